@@ -1,0 +1,1 @@
+"""Words made code: blocks, tables, partitions, random streams, distances and the `Model` protocol. No I/O."""

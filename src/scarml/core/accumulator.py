@@ -1,0 +1,98 @@
+"""Folding the updates of many shards into one value per block.
+
+Floating-point addition is not associative, so whoever folds must do it in shard order; then the result does not depend
+on how shards and blocks are spread over nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from scarml.core.block import Array, Blocks, Ids
+from scarml.core.model import ALL, Combine, Update
+from scarml.errors import ModelError
+
+__all__ = ["Accumulator"]
+
+
+class Accumulator:
+    """The combined updates of one phase to the blocks of one container; its memory is kept between phases."""
+
+    def __init__(self, blocks: Blocks, combine: Combine) -> None:
+        self._table = blocks.table
+        self._ids = blocks.ids
+        self._ragged = next(f for f in blocks.table.fields if f.name == "value").ragged
+        self._row_of_id = blocks.positions
+        self._combine = combine
+        self._sum: Array | None = None
+        self._touched = np.zeros(len(blocks), bool)
+        ends = np.cumsum(blocks.lengths) if self._ragged else None
+        self._spans = None if ends is None else (ends - blocks.lengths, ends)
+
+    def fold(self, update: Update) -> None:
+        """Add (or assign) one shard's update. Its ids must all be in this container.
+
+        Raises:
+            ModelError: if an assigned block was assigned before in this phase.
+        """
+        ids = self._ids if update.ids is ALL else update.ids
+        assert isinstance(ids, np.ndarray)
+        at = self._row_of_id(ids)
+        if self._combine == "assign" and self._touched[at].any():
+            twice = ids[self._touched[at]][:5].tolist()
+            raise ModelError(f"two shards assign blocks {twice} of table {self._table.name!r}; expected one writer each")
+        total = self._memory_for(update.values)
+        where: Array | slice = slice(None) if len(at) == len(self._ids) else at
+        if self._ragged and not isinstance(where, slice):
+            where = self._elements(at)
+        if self._combine == "add":
+            total[where] += update.values
+        else:
+            total[where] = update.values
+        self._touched[at] = True
+
+    def apply_to(self, blocks: Blocks, apply: Callable[[dict[str, Array], Array], Mapping[str, Array]]) -> None:
+        """Let ``apply(fields, combined)`` compute the new fields of the touched blocks, store them, and start afresh."""
+        if self._sum is not None and self._touched.all():
+            self._store(blocks, apply(dict(blocks.fields), self._sum))
+        elif self._sum is not None and self._touched.any():
+            at = np.flatnonzero(self._touched)
+            some = blocks.take(self._ids[at])
+            combined = self._sum[self._elements(at) if self._ragged else at]
+            blocks.put(Blocks(self._table, some.ids, dict(apply(dict(some.fields), combined))))
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything folded so far."""
+        if self._sum is not None:
+            self._sum[...] = 0
+        self._touched[...] = False
+
+    def _memory_for(self, values: Array) -> Array:
+        shape = (int(self._spans[1][-1]) if self._spans and len(self._ids) else 0,) if self._ragged else (
+            len(self._ids),
+            *values.shape[1:],
+        )
+        if self._sum is None or self._sum.shape != shape or self._sum.dtype != values.dtype:
+            if self._touched.any():
+                raise ModelError(
+                    f"updates to table {self._table.name!r} differ in dtype or shape within a phase: "
+                    f"{values.dtype}{values.shape[1:]} after {self._sum.dtype if self._sum is not None else None}"
+                )
+            self._sum = np.zeros(shape, values.dtype)
+        return self._sum
+
+    def _elements(self, at: Ids) -> Ids:
+        assert self._spans is not None
+        starts, ends = self._spans
+        pieces = [np.arange(starts[i], ends[i]) for i in at]
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+
+    @staticmethod
+    def _store(blocks: Blocks, fields: Mapping[str, Array]) -> None:
+        checked = Blocks(blocks.table, blocks.ids, dict(fields))
+        for name, new in checked.fields.items():
+            if new is not blocks.fields[name]:
+                blocks.fields[name][...] = new

@@ -1,0 +1,127 @@
+"""Training in one place, without nodes: what every engine must reproduce bit by bit.
+
+The laboratory runs its trials on it, `scarml.testing` checks models with it, and the simulation holds each commit of a
+whole cluster against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from scarml.core.accumulator import Accumulator
+from scarml.core.block import Blocks, Ids, Table
+from scarml.core.model import ALL, Context, Model, Reads, Shard
+
+__all__ = ["Sequential", "State", "digest", "initial_blocks", "select_reads"]
+
+State = dict[str, Blocks]
+"""Per table all of its blocks."""
+
+
+def initial_blocks(model: Model, table: Table, ids: Ids, seed: int) -> Blocks:
+    """x(0) of the blocks ``ids``; derived tables start at zero."""
+    if table.derived:
+        return table.empty(ids)
+    return Blocks(table, ids, {name: a for name, a in model.init(table, ids, seed).items()})
+
+
+def digest(state: Mapping[str, Blocks]) -> str:
+    """SHA-256 over all blocks in table and id order, as 64 hex digits."""
+    total = hashlib.sha256()
+    for name in sorted(state):
+        for f in state[name].table.fields:
+            total.update(f"{name}.{f.name}".encode())
+            total.update(memoryview(state[name].fields[f.name]).cast("B") if len(state[name]) else b"")
+    return total.hexdigest()
+
+
+def select_reads(state: Mapping[str, Blocks], reads: Reads) -> dict[str, Blocks]:
+    """The blocks that a shard asked for; whole tables are not copied."""
+    return {name: state[name] if ids is ALL else state[name].take(_ids(ids)) for name, ids in reads.items()}
+
+
+class Sequential:
+    """A model on its data, stepped phase by phase in this thread.
+
+    Args:
+        model: the algorithm.
+        data: what `Model.tables` and `Model.shards` take.
+        seed: of all random values.
+        n_shards: how finely the data is cut; results depend on it in the last bits.
+
+    Example:
+        >>> import scarml as scar
+        >>> run = scar.core.sequential.Sequential(scar.QP(), None, seed=0, n_shards=1)
+        >>> run.step(); run.iteration
+        1
+    """
+
+    def __init__(self, model: Model, data: Any, *, seed: int = 0, n_shards: int = 16) -> None:
+        self.model = model
+        self.seed = seed
+        self.shards = model.shards(data, n_shards)
+        self.tables = {t.name: t for t in model.tables(data)}
+        self.state: State = {t.name: initial_blocks(model, t, t.all_ids, seed) for t in self.tables.values()}
+        self.iteration = 0
+        self._accumulators: dict[str, Accumulator] = {}
+        self.rebuild()
+
+    def step(self) -> None:
+        """One iteration: all phases."""
+        for phase in range(self.model.n_phases):
+            self.run_phase(Context(self.seed, self.iteration + 1, phase))
+        self.iteration += 1
+
+    def run_phase(self, ctx: Context) -> None:
+        """One phase over all shards, and its commit."""
+        new_local: dict[str, list[Blocks]] = {}
+        for shard in self.shards:
+            reads = select_reads(self.state, self.model.reads(ctx, shard))
+            computed = self.model.compute(ctx, shard, reads, self._local(shard))
+            for update in computed.updates:
+                self._accumulator(update.table).fold(update)
+            for name, blocks in computed.local.items():
+                new_local.setdefault(name, []).append(blocks)
+        for name, acc in self._accumulators.items():
+            table = self.tables[name]
+            acc.apply_to(
+                self.state[name], lambda fields, combined, t=table: self.model.apply(ctx, t, fields, combined)
+            )
+        for name, parts in new_local.items():
+            for blocks in parts:
+                self.state[name].put(blocks)
+
+    def rebuild(self) -> None:
+        """Recompute the derived tables from the shards' own blocks."""
+        for name, table in self.tables.items():
+            if table.derived:
+                self.state[name] = table.empty(table.all_ids)
+                self._accumulators.pop(name, None)
+        for shard in self.shards:
+            for update in self.model.rebuild(shard, self._local(shard)):
+                self._accumulator(update.table).fold(update)
+        for name, acc in self._accumulators.items():
+            if self.tables[name].derived:
+                acc.apply_to(self.state[name], lambda _, combined: {"value": combined.copy()})
+
+    def loss_sum(self) -> float:
+        """The loss over all shards, folded in shard order."""
+        total = 0.0
+        for shard in self.shards:
+            reads = select_reads(self.state, self.model.loss_reads(shard))
+            total += float(self.model.loss(shard, reads, self._local(shard)))
+        return total
+
+    def _local(self, shard: Shard) -> dict[str, Blocks]:
+        return {name: self.state[name].take(ids) for name, ids in shard.blocks.items()}
+
+    def _accumulator(self, name: str) -> Accumulator:
+        if name not in self._accumulators:
+            self._accumulators[name] = Accumulator(self.state[name], self.model.combine(self.tables[name]))
+        return self._accumulators[name]
+
+
+def _ids(ids: Any) -> Ids:
+    return ids  # type: ignore[no-any-return]  # narrowed by the caller: not ALL
