@@ -1,0 +1,136 @@
+"""The in-memory copy of the running checkpoint: what a block would be restored to (section 4.3 of the paper).
+
+One `BlockCache` stands beside the current blocks of one table on one node. It scores how far each block has moved since
+it was last staged, copies chosen blocks into itself and into a staging buffer, and knows for each block two versions:
+*staged* (chosen and copied, on its way to the store) and *durable* (the store has reported it whole). Selection goes by
+staged values; recovery and reports by durable versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.version_index import Version, Versions
+from scarml.core.block import Array, Blocks, Ids, concatenate
+
+__all__ = ["BlockCache", "Distance"]
+
+Distance = Callable[[Blocks, Blocks], NDArray[np.float64]]
+
+
+@dataclass(slots=True)
+class _InFlight:
+    save_id: int
+    ids: Ids
+    version: Version
+
+
+class BlockCache:
+    """The running checkpoint of one table's blocks on one node.
+
+    Args:
+        blocks: what the running checkpoint holds for these blocks now, as loaded from the store or made as x(0); the
+            cache takes a copy.
+        versions: the versions of those values.
+        distance: the model's norm.
+    """
+
+    def __init__(self, blocks: Blocks, versions: Versions, distance: Distance) -> None:
+        self._saved = blocks.copy()
+        self._distance = distance
+        self._given_up = np.zeros(len(blocks), bool)
+        self._in_flight: _InFlight | None = None
+        self._buffer: dict[str, Array] = {}
+        self.durable = versions
+        self.staged = versions.take(np.arange(len(versions)))
+
+    @property
+    def ids(self) -> Ids:
+        """The blocks held, ascending."""
+        return self._saved.ids
+
+    @property
+    def saved(self) -> Blocks:
+        """The staged values: what selection compares with. Do not write into it."""
+        return self._saved
+
+    def score(self, current: Blocks) -> NDArray[np.float64]:
+        """Distance of each current block from its staged value, shape (n,).
+
+        +inf for a block whose last save was given up; NaN for a block that is not finite now.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            distance = self._distance(current, self._saved)
+        distance[self._given_up] = np.inf
+        if not np.isfinite(distance).all():
+            distance[current.is_nonfinite()] = np.nan
+        return distance
+
+    def changed(self, current: Blocks) -> Ids:
+        """The blocks whose bytes differ from the durable ones: what a graceful stop still has to save."""
+        behind = self.durable.is_older_than(self.staged) | self._given_up
+        return self.ids[behind | current.differs_from(self._saved)]
+
+    def stage(self, current: Blocks, ids: Ids, version: Version, save_id: int) -> tuple[Blocks, Ids]:
+        """Copy the blocks ``ids`` into the cache and into the staging buffer.
+
+        A block that is not finite is never saved over a finite one: it is left out.
+
+        Returns:
+            The staged blocks, valid until the next `stage`; and the ids that were left out.
+        """
+        staged = current.take(ids, out=self._buffer_for(current, len(ids)))
+        nonfinite = staged.is_nonfinite()
+        left_out = ids[nonfinite]
+        if len(left_out):
+            staged = staged.take(ids[~nonfinite])
+        at = self._saved.positions(staged.ids)
+        self._saved.put(staged)
+        self.staged.set(at, version)
+        self._given_up[at] = False
+        self._in_flight = _InFlight(save_id, staged.ids, version)
+        return staged, left_out
+
+    def mark_durable(self, save_id: int) -> None:
+        """The store holds everything that was staged for this save."""
+        if self._in_flight is not None and self._in_flight.save_id == save_id:
+            self.durable.set(self._saved.positions(self._in_flight.ids), self._in_flight.version)
+            self._in_flight = None
+
+    def give_up(self, save_id: int) -> None:
+        """This save will never be durable: its blocks score +inf until they are saved again."""
+        if self._in_flight is not None and self._in_flight.save_id == save_id:
+            self._given_up[self._saved.positions(self._in_flight.ids)] = True
+            self._in_flight = None
+
+    def adopt(self, blocks: Blocks, versions: Versions) -> None:
+        """Take over more blocks, just restored, beside those held."""
+        joined = concatenate(blocks.table, [self._saved, blocks])
+        old_at, new_at = joined.positions(self._saved.ids), joined.positions(blocks.ids)
+        merged = []
+        for mine, theirs in ((self.durable, versions), (self.staged, versions)):
+            both = Versions.initial(len(joined))
+            both.put(old_at, mine)
+            both.put(new_at, theirs)
+            merged.append(both)
+        given_up = np.zeros(len(joined), bool)
+        given_up[old_at] = self._given_up
+        self._saved, self._given_up = joined, given_up
+        self.durable, self.staged = merged
+        self._buffer = {}
+
+    def _buffer_for(self, current: Blocks, n: int) -> dict[str, Array]:
+        if current.table.lengths is not None:
+            wanted = {f.name: current.fields[f.name].shape[0] if f.ragged else n for f in current.table.fields}
+        else:
+            wanted = {f.name: n for f in current.table.fields}
+        for name, length in wanted.items():
+            kept = self._buffer.get(name)
+            if kept is None or len(kept) < length:
+                a = current.fields[name]
+                self._buffer[name] = np.empty((length, *a.shape[1:]), a.dtype)
+        return self._buffer

@@ -1,0 +1,154 @@
+"""Schedule, budget and policy together: when to save, how much, and which blocks.
+
+The servers' checkpoint coordinator, the library and the laboratory all choose through this one class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
+from scarml.checkpoint.policy import Candidates, Full, RankBy, choose, policy_named
+from scarml.checkpoint.schedule import Schedule
+from scarml.core.block import Ids, Table
+from scarml.errors import UsageError
+
+__all__ = ["Checkpoint", "Recovery", "SaveSelector"]
+
+Recovery = Literal["partial", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What to save, how often, and how to recover.
+
+    Args:
+        policy: ``priority``, ``round``, ``random`` or ``full``.
+        fraction: r, the part of the state that one save writes; ``"1/8"``, 0.125 or a Fraction. ``full`` means 1.
+        interval_iters: C, iterations in which the whole state's worth is written.
+        recovery: ``partial`` restores what was lost; ``full`` takes everything back and needs policy ``full``.
+        budget_in: count the fraction in ``blocks`` (the paper) or in ``bytes``.
+        rank_by: what ``priority`` ranks by.
+
+    Raises:
+        UsageError: one sentence for each combination that makes no sense.
+
+    Example:
+        >>> Checkpoint(policy="priority", fraction="1/8", interval_iters=8).schedule.period_iters
+        Fraction(1, 1)
+    """
+
+    policy: str = "priority"
+    fraction: Fraction | float | str = Fraction(1, 8)
+    interval_iters: int = 8
+    recovery: Recovery = "partial"
+    budget_in: BudgetUnit = "blocks"
+    rank_by: RankBy = "distance"
+    schedule: Schedule = field(init=False)
+
+    def __post_init__(self) -> None:
+        policy_named(self.policy)
+        fraction = _as_fraction(self.fraction)
+        if self.policy == Full.name and fraction != 1:
+            raise UsageError(f"--policy full saves everything, but --fraction is {fraction}; expected 1 or no fraction")
+        if self.recovery not in ("partial", "full"):
+            raise UsageError(f"--recovery {self.recovery!r} is unknown; choose partial or full")
+        if self.recovery == "full" and self.policy != Full.name:
+            raise UsageError(
+                f"--recovery full needs complete checkpoints, but --policy is {self.policy}; "
+                "add --policy full, or use --recovery partial"
+            )
+        if self.budget_in not in ("blocks", "bytes"):
+            raise UsageError(f"--budget-in {self.budget_in!r} is unknown; choose blocks or bytes")
+        if self.rank_by not in ("distance", "distance-per-byte"):
+            raise UsageError(f"--rank-by {self.rank_by!r} is unknown; choose distance or distance-per-byte")
+        object.__setattr__(self, "fraction", fraction)
+        object.__setattr__(self, "schedule", Schedule(fraction, self.interval_iters))
+
+
+class SaveSelector:
+    """Chooses the blocks of one save after the other.
+
+    Args:
+        checkpoint: the settings.
+        tables: the tables whose blocks are saved, in the order in which equal scores are settled.
+        seed: of the run.
+
+    Example:
+        >>> import numpy as np
+        >>> from scarml.core.block import Field, Table
+        >>> table = Table("W", 8, (Field("value"),))
+        >>> selector = SaveSelector(Checkpoint(fraction="1/4"), [table], seed=0)
+        >>> selector.earn(); selector.select({"W": np.arange(8.0)})["W"].tolist()
+        [6, 7]
+    """
+
+    def __init__(self, checkpoint: Checkpoint, tables: Sequence[Table], seed: int) -> None:
+        self._checkpoint = checkpoint
+        self._policy = policy_named(checkpoint.policy, checkpoint.rank_by)
+        self._tables = tuple(t for t in tables if not t.derived)
+        self._seed = seed
+        self._size_bytes = np.concatenate([t.block_bytes for t in self._tables])
+        cost = np.ones_like(self._size_bytes) if checkpoint.budget_in == "blocks" else self._size_bytes
+        share = checkpoint.schedule.fraction * int(cost.sum())
+        self._cost = cost
+        self._account = BudgetAccount(share=share, largest=int(cost.max()))
+        self._n_saves = 0
+        self._cursor = 0
+
+    @property
+    def needs_distances(self) -> bool:
+        """Whether `select` wants distances."""
+        return self._policy.needs_distances
+
+    @property
+    def is_full(self) -> bool:
+        """Whether each save is a complete one."""
+        return self._policy.name == Full.name
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether a save falls due at x(``iteration``)."""
+        return self._checkpoint.schedule.is_due(iteration)
+
+    def earn(self) -> None:
+        """A save fell due, whether or not it is made: its share of the budget may be spent."""
+        self._account = self._account.earn()
+
+    def select(self, distances: Mapping[str, NDArray[np.float64]] | None = None) -> dict[str, Ids]:
+        """Choose within the budget, and account for it.
+
+        Args:
+            distances: per table the distance of each block from its last saved value, shape (n_blocks,); None for
+                policies that do not ask for them.
+
+        Returns:
+            Per table the ids to save, ascending; tables of which nothing is saved are left out.
+        """
+        n = len(self._size_bytes)
+        joined = np.zeros(n) if distances is None else np.concatenate([distances[t.name] for t in self._tables])
+        scores = self._policy.scores(Candidates(self._size_bytes, joined), self._n_saves, self._cursor, self._seed)
+        picked = choose(scores, self._size_bytes, self._checkpoint.budget_in, self._account.balance)
+        self._account = self._account.spend(int(self._cost[picked].sum()))
+        self._n_saves += 1
+        self._cursor += len(picked)
+        chosen, start = {}, 0
+        for t in self._tables:
+            ids = picked[np.searchsorted(picked, start) : np.searchsorted(picked, start + t.n_blocks)] - start
+            if len(ids):
+                chosen[t.name] = ids
+            start += t.n_blocks
+        return chosen
+
+
+def _as_fraction(value: Fraction | float | str) -> Fraction:
+    try:
+        fraction = Fraction(value)
+    except (ValueError, ZeroDivisionError, OverflowError, TypeError):
+        raise UsageError(f"--fraction {value!r} is not a number; expected for example 1/8 or 0.125") from None
+    return fraction.limit_denominator(1_000_000)
