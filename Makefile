@@ -1,0 +1,61 @@
+# Every command sets up what it needs: on a fresh machine `make demo` or `make test` is all there is to type.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+PYTEST := $(BIN)/python -m pytest
+SOURCES := src tests scripts benchmarks examples
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-ci test-lowest check format bench figures clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## create .venv and install SCAR in it (the other commands do this by themselves)
+
+# Done once, and again when pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "SCAR needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Installing SCAR and its dependencies into $(VENV) (about a minute, once) ..." >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[test,check]'
+	@touch $@
+
+demo: setup ## train on real data, lose half of the servers, go on
+	@$(BIN)/scarml demo
+
+test: setup ## the fast tests (under a minute)
+	$(PYTEST) $(ARGS)
+
+test-ci: setup ## the tests that are too long for every change (minutes)
+	$(PYTEST) -m ci -n 2 --timeout 900 -o faulthandler_timeout=850 $(ARGS)
+
+test-lowest: ## the fast tests on the lowest versions that pyproject.toml allows
+	@rm -rf $(VENV)-lowest && $(PYTHON) -m venv $(VENV)-lowest
+	@$(PYTHON) scripts/lowest_versions.py > $(VENV)-lowest/constraints.txt
+	@$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)-lowest/constraints.txt -e '.[test]'
+	$(VENV)-lowest/bin/python -m pytest $(ARGS)
+
+check: setup ## style, format, types, import rules, docs
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_docs.py
+
+format: setup ## format, and fix what can be fixed without thinking
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+bench: setup ## the benchmarks, each a ratio against a named reference
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[bench]'
+	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+figures: setup ## draw the figures and tables of docs/ again
+	$(BIN)/scarml figure all
+
+clean: ## remove what the commands above have made
+	rm -rf $(VENV) $(VENV)-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
