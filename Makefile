@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml
 	    { echo "SCAR needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@echo "Installing SCAR and its dependencies into $(VENV) (about a minute, once) ..." >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[test,check]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -e '.[test,check]'
 	@touch $@
 
 demo: setup ## train on real data, lose half of the servers, go on
@@ -35,7 +35,7 @@ test-ci: setup ## the tests that are too long for every change (minutes)
 test-lowest: ## the fast tests on the lowest versions that pyproject.toml allows
 	@rm -rf $(VENV)-lowest && $(PYTHON) -m venv $(VENV)-lowest
 	@$(PYTHON) scripts/lowest_versions.py > $(VENV)-lowest/constraints.txt
-	@$(VENV)-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c $(VENV)-lowest/constraints.txt -e '.[test]'
+	@$(VENV)-lowest/bin/python -m pip install -qq --disable-pip-version-check -c $(VENV)-lowest/constraints.txt -e '.[test]'
 	$(VENV)-lowest/bin/python -m pytest $(ARGS)
 
 check: setup ## style, format, types, import rules, docs
@@ -50,7 +50,7 @@ format: setup ## format, and fix what can be fixed without thinking
 	$(BIN)/ruff check --fix $(SOURCES)
 
 bench: setup ## the benchmarks, each a ratio against a named reference
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -e '.[bench]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -e '.[bench]'
 	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 figures: setup ## draw the figures and tables of docs/ again

@@ -1,4 +1,4 @@
-"""What every test stands on: seeds that are printed, Hypothesis profiles, data sets, and no sleeping in the fast tier."""
+"""What every test stands on: printed seeds, Hypothesis profiles, data sets, and no sleeping in the fast tier."""
 
 from __future__ import annotations
 
