@@ -108,17 +108,19 @@ class BlockCache:
             self._in_flight = None
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
-        """Take over more blocks, just restored, beside those held."""
-        joined = concatenate(blocks.table, [self._saved, blocks])
-        old_at, new_at = joined.positions(self._saved.ids), joined.positions(blocks.ids)
+        """Take over blocks that were just restored, beside those held or in their place."""
+        keep = ~np.isin(self._saved.ids, blocks.ids)
+        kept_ids = self._saved.ids[keep]
+        joined = concatenate(blocks.table, [self._saved.take(kept_ids), blocks])
+        old_at, new_at = joined.positions(kept_ids), joined.positions(blocks.ids)
         merged = []
         for mine, theirs in ((self.durable, versions), (self.staged, versions)):
             both = Versions.initial(len(joined))
-            both.put(old_at, mine)
+            both.put(old_at, mine.take(np.flatnonzero(keep)))
             both.put(new_at, theirs)
             merged.append(both)
         given_up = np.zeros(len(joined), bool)
-        given_up[old_at] = self._given_up
+        given_up[old_at] = self._given_up[keep]
         self._saved, self._given_up = joined, given_up
         self.durable, self.staged = merged
         self._buffer = {}

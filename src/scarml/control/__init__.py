@@ -1,0 +1,1 @@
+"""Control: decisions without I/O. Events in, actions out."""

@@ -1,0 +1,299 @@
+"""The checkpoint coordinator: the four steps of a save (section 4.3 of the paper).
+
+    1. ask every node for the distances of its blocks from their saved values;
+    2. collect them;
+    3. choose the blocks, and tell their owners;
+    4. the owners copy them into their caches (training may go on), then store them in the background.
+
+Steps 1 to 4a run while workers compute the next phase: between commits blocks do not change, so only the commit must
+wait for them (`holds_commit`). At most one save is in flight, since the choice is global.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.selection import SaveSelector
+from scarml.checkpoint.version_index import Version
+from scarml.control.history import Record
+from scarml.control.messages import (
+    Action,
+    BlocksStaged,
+    CompleteUnit,
+    DistancesMeasured,
+    GiveUpSave,
+    MeasureDistances,
+    Report,
+    RetrySave,
+    SaveBlocks,
+    SaveCommitted,
+    SaveFailed,
+    Send,
+    SetTimer,
+)
+from scarml.control.recovery_coordinator import RecoveryCoordinator
+from scarml.control.view import Layout, NodeId
+from scarml.core.block import Ids
+
+__all__ = ["CheckpointCoordinator", "SaveStep"]
+
+MAX_ATTEMPTS = 6
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 5.0
+
+
+class SaveStep(Enum):
+    """How far the save in flight has come."""
+
+    IDLE = "no save in flight"
+    MEASURING = "waiting for distances"
+    STAGING = "waiting for caches to be up to date"
+    WRITING = "waiting for the store"
+    RECORDING = "waiting for the record of a complete full save"
+
+
+@dataclass(slots=True)
+class _Save:
+    save_id: int
+    version: Version
+    final: bool
+    measuring: set[NodeId] = field(default_factory=set)
+    staging: set[NodeId] = field(default_factory=set)
+    writing: set[NodeId] = field(default_factory=set)
+    distances: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    changed: dict[str, list[Ids]] = field(default_factory=dict)
+    attempts: dict[NodeId, int] = field(default_factory=dict)
+    segments: list[str] = field(default_factory=list)
+    n_blocks: int = 0
+    size_bytes: int = 0
+    stored_bytes: int = 0
+    whole: bool = True
+    """Every chosen block is, or may yet be, durable."""
+
+
+class CheckpointCoordinator:
+    """Drives one save at a time.
+
+    Args:
+        selector: when, how much and which blocks.
+        layout: what there is to save.
+        recovery: knows the view.
+        new_timer: gives a fresh token for a timer.
+    """
+
+    def __init__(
+        self,
+        selector: SaveSelector,
+        layout: Layout,
+        recovery: RecoveryCoordinator,
+        new_timer: Callable[[], int],
+    ) -> None:
+        self._selector = selector
+        self._layout = layout
+        self._recovery = recovery
+        self._new_timer = new_timer
+        self._retries: dict[int, NodeId] = {}
+        self._next_save_id = 1
+        self._save: _Save | None = None
+        self.step = SaveStep.IDLE
+        self.last_unit: Version | None = None
+        """The newest complete full save."""
+        self.final_is_whole: bool | None = None
+        """Whether the last save of everything changed became durable; None while that is not known."""
+
+    @property
+    def holds_commit(self) -> bool:
+        """Whether blocks must not change yet."""
+        return self.step in (SaveStep.MEASURING, SaveStep.STAGING)
+
+    # -------------------------------------------------------------------------------------------------------- starting
+    def boundary(self, version: Version) -> list[Action]:
+        """x(``version.iteration``) has been committed: start a save if one is due."""
+        if not self._selector.is_due(version.iteration):
+            return []
+        self._selector.earn()
+        if self.step is not SaveStep.IDLE:
+            return [_report("save_skipped", iteration=version.iteration, step=self.step.value)]
+        return self._begin(version, final=False)
+
+    def save_all_changed(self, version: Version) -> list[Action]:
+        """Save every block whose bytes differ from the durable ones, outside the budget. Only when idle."""
+        self.final_is_whole = None
+        return self._begin(version, final=True)
+
+    def _begin(self, version: Version, final: bool) -> list[Action]:
+        self._save = save = _Save(self._next_save_id, version, final)
+        self._next_save_id += 1
+        actions = [_report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)]
+        if not final and not self._selector.needs_distances:
+            return actions + self._choose(save)
+        self.step = SaveStep.MEASURING
+        view = self._recovery.view
+        save.measuring = set(view.nodes)
+        save.distances = {t.name: np.zeros(t.n_blocks) for t in self._layout.saved_tables}
+        return actions + [Send(n, MeasureDistances(view.number, save.save_id, final)) for n in view.nodes]
+
+    # ------------------------------------------------------------------------------------------------ the steps of one
+    def on_distances(self, event: DistancesMeasured) -> list[Action]:
+        """Steps 2 and 3."""
+        save = self._current(event.save_id)
+        if save is None or event.node not in save.measuring:
+            return []
+        save.measuring.remove(event.node)
+        for name, (ids, distance) in event.distances.items():
+            save.distances[name][ids] = distance
+            save.changed.setdefault(name, []).append(ids)
+        return [] if save.measuring else self._choose(save)
+
+    def _choose(self, save: _Save) -> list[Action]:
+        if save.final:
+            chosen = {name: np.sort(np.concatenate(ids)) for name, ids in save.changed.items()}
+        else:
+            chosen = self._selector.select(save.distances or None)
+        save.distances, save.changed = {}, {}
+        save.n_blocks = sum(len(ids) for ids in chosen.values())
+        parts = self._recovery.split_by_owner({name: ids for name, ids in chosen.items() if len(ids)})
+        save.staging, save.writing = set(parts), set(parts)
+        self.step = SaveStep.STAGING
+        unit = self._selector.is_full and not save.final
+        view = self._recovery.view.number
+        orders: list[Action] = [
+            Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit)) for n, ids in parts.items()
+        ]
+        return orders + self._progress(save)
+
+    def on_staged(self, event: BlocksStaged) -> list[Action]:
+        """Step 4, first half."""
+        save = self._current(event.save_id)
+        if save is None or event.node not in save.staging:
+            return []
+        save.staging.remove(event.node)
+        save.size_bytes += event.size_bytes
+        actions: list[Action] = []
+        if event.left_out:
+            save.whole = False
+            actions = [
+                _report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)
+            ]
+        return actions + self._progress(save)
+
+    def on_committed(self, event: SaveCommitted) -> list[Action]:
+        """Step 4, second half."""
+        save = self._current(event.save_id)
+        if save is None or event.node not in save.writing:
+            return []
+        save.writing.remove(event.node)
+        save.stored_bytes += event.stored_bytes
+        if event.segment is not None:
+            save.segments.append(event.segment)
+        return self._progress(save)
+
+    def on_failed(self, event: SaveFailed) -> list[Action]:
+        """The store refused: try again a few times, then give this node's part up."""
+        save = self._current(event.save_id)
+        if save is None or event.node not in save.writing:
+            return []
+        n = save.attempts[event.node] = save.attempts.get(event.node, 0) + 1
+        again = n < MAX_ATTEMPTS
+        actions: list[Action] = [
+            _report("save_failed", save_id=save.save_id, node=event.node, cause=event.cause, attempt=n, retried=again)
+        ]
+        if again:
+            token = self._new_timer()
+            self._retries[token] = event.node
+            return [*actions, SetTimer(token, min(FIRST_RETRY_S * 2 ** (n - 1), LONGEST_RETRY_S))]
+        save.whole = False
+        save.writing.remove(event.node)
+        actions += [
+            Send(event.node, GiveUpSave(save.save_id)),
+            _report("save_given_up", save_id=save.save_id, cause=event.cause),
+        ]
+        return actions + self._progress(save)
+
+    def on_timer(self, token: int) -> list[Action]:
+        """Time to try again."""
+        node = self._retries.pop(token, None)
+        if node is None or self._save is None or node not in self._save.writing:
+            return []
+        return [Send(node, RetrySave(self._save.save_id))]
+
+    def on_unit(self, save_id: int, recorded: bool) -> list[Action]:
+        """A complete full save has, or has not, been recorded as such."""
+        save = self._current(save_id)
+        if save is None or self.step is not SaveStep.RECORDING:
+            return []
+        if recorded:
+            self.last_unit = save.version
+        return self._end(save)
+
+    def _progress(self, save: _Save) -> list[Action]:
+        actions: list[Action] = []
+        if self.step is SaveStep.STAGING and not save.staging:
+            self.step = SaveStep.WRITING
+            actions.append(
+                _report(
+                    "save_staged",
+                    save_id=save.save_id,
+                    iteration=save.version.iteration,
+                    n_blocks=save.n_blocks,
+                    size_bytes=save.size_bytes,
+                )
+            )
+        if self.step is SaveStep.WRITING and not save.writing:
+            if self._selector.is_full and save.whole and not save.final:
+                self.step = SaveStep.RECORDING
+                return [*actions, CompleteUnit(save.save_id, save.version, tuple(sorted(save.segments)))]
+            return actions + self._end(save)
+        return actions
+
+    def _end(self, save: _Save) -> list[Action]:
+        self._save, self.step, self._retries = None, SaveStep.IDLE, {}
+        if save.final:
+            self.final_is_whole = save.whole
+        if not save.segments and not save.whole:
+            return []
+        return [
+            _report(
+                "save_committed",
+                save_id=save.save_id,
+                iteration=save.version.iteration,
+                n_blocks=save.n_blocks,
+                stored_bytes=save.stored_bytes,
+                size_bytes=save.size_bytes,
+                whole=save.whole,
+            )
+        ]
+
+    # -------------------------------------------------------------------------------------------------------- failures
+    def lose(self, node: NodeId) -> list[Action]:
+        """``node`` is gone: a save that is still measuring is void, else its part of the save does not count."""
+        save = self._save
+        if save is None or self.step is SaveStep.RECORDING:
+            return []
+        if self.step is SaveStep.MEASURING:
+            return self.void(f"{node} was lost while distances were measured")
+        if node in save.writing or node in save.staging:
+            save.whole = False
+            save.staging.discard(node)
+            save.writing.discard(node)
+        return self._progress(save)
+
+    def void(self, cause: str) -> list[Action]:
+        """Drop a save of which nothing has been staged yet; its budget stays for the next."""
+        if self._save is None or self.step is not SaveStep.MEASURING:
+            return []
+        save_id = self._save.save_id
+        self._save, self.step = None, SaveStep.IDLE
+        return [_report("save_given_up", save_id=save_id, cause=cause)]
+
+    def _current(self, save_id: int) -> _Save | None:
+        return self._save if self._save is not None and self._save.save_id == save_id else None
+
+
+def _report(name: str, **fields: object) -> Report:
+    return Report(Record(name, dict(fields)))

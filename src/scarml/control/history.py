@@ -1,0 +1,54 @@
+"""The history of a run: one record for everything a person may want to know of.
+
+Records go to the event log of the run folder, to the progress display, and to the user's ``on_event``. They are data: a
+name and JSON-ready fields. The engine adds the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["RECORD_NAMES", "Record"]
+
+RECORD_NAMES = {
+    "run_started": "training begins or goes on: term, iteration, span of ages of what was restored",
+    "view_changed": "membership: view, servers, workers",
+    "iteration_committed": "x(iteration) is visible everywhere: iteration, commit, executed",
+    "loss_evaluated": "the loss at a boundary: iteration, executed, loss_sum, loss_mean",
+    "commit_held": "all is prepared, but blocks are still being measured or staged for a save: commit",
+    "commit_released": "the held commit goes on: commit",
+    "save_started": "a save fell due: save_id, iteration, policy",
+    "save_staged": "caches are up to date, training may go on: save_id, iteration, n_blocks, size_bytes",
+    "save_committed": "the store holds the save: save_id, iteration, stored_bytes",
+    "save_failed": "the store refused: save_id, node, cause, and whether it is tried again",
+    "save_given_up": "a save will never be durable; its blocks come first in the next one: save_id, cause",
+    "save_skipped": "a save fell due while another was in flight: iteration; its budget is carried over",
+    "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
+    "node_lost": "a node is gone: node, reason, simulated",
+    "recovery_started": "lost blocks are being restored: view, kind, lost_blocks",
+    "recovery_completed": "training goes on: view, kind, lost_blocks, from_x0, oldest, newest, iteration, perturbation",
+    "recovery_waiting": "the store cannot be read; trying again: cause, attempt",
+    "copy_damaged": "a stored copy of a block could not be used, an older one was: detail",
+    "stop_requested": "the run ends at the next boundary: reason",
+    "run_finished": "the end: outcome, reason, saved, iteration, executed",
+}
+"""Every record name, and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One event of a run.
+
+    Args:
+        name: one of `RECORD_NAMES`.
+        fields: JSON-ready values.
+        t_s: seconds since the start of this process's run, set by the engine.
+    """
+
+    name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    t_s: float = 0.0
+
+    def __getitem__(self, key: str) -> Any:
+        return self.fields[key]

@@ -1,0 +1,76 @@
+"""The recovery coordinator: who takes over what was lost, and who has yet to load it (section 4.3 of the paper).
+
+Recovery is an idempotent function of view and commit. A partition is *unsettled* from the moment it is handed over until
+its new owner reports the view installed; a failure in between just makes another view, in which whatever is unsettled is
+loaded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from scarml.control.view import Layout, NodeId, View, first_view, next_view
+from scarml.core.block import Ids
+
+__all__ = ["RecoveryCoordinator"]
+
+Loads = dict[NodeId, dict[str, Ids]]
+
+
+class RecoveryCoordinator:
+    """Keeps the view and knows which partitions are settled.
+
+    Args:
+        layout: what there is to own.
+        servers, workers: the nodes of the first view.
+    """
+
+    def __init__(self, layout: Layout, servers: Sequence[NodeId], workers: Sequence[NodeId]) -> None:
+        self._layout = layout
+        self.view: View = first_view(layout, servers, workers)
+        self._settled = {t.name: np.zeros(len(layout.partitions[t.name]), bool) for t in layout.saved_tables}
+
+    def lose(self, nodes: Sequence[NodeId]) -> int:
+        """Make the view without ``nodes``. Returns the number of saved blocks that went with them."""
+        n_lost = 0
+        for name, settled in self._settled.items():
+            gone = np.array([owner in nodes for owner in self.view.owners(self._layout, name)], bool)
+            n_lost += sum(len(self._layout.partitions[name][p]) for p in np.flatnonzero(gone))
+            settled[gone] = False
+        self.view = next_view(self.view, nodes)
+        return n_lost
+
+    def unsettle_all(self) -> int:
+        """Everything must be loaded again. Returns the number of saved blocks."""
+        for settled in self._settled.values():
+            settled[:] = False
+        return sum(t.n_blocks for t in self._layout.saved_tables)
+
+    def loads(self) -> Loads:
+        """For every node of the view, per table the ids that it must load."""
+        loads: Loads = {node: {} for node in self.view.nodes}
+        for name, settled in self._settled.items():
+            owners = self.view.owners(self._layout, name)
+            wanted: dict[NodeId, list[Ids]] = {}
+            for p in np.flatnonzero(~settled):
+                wanted.setdefault(owners[p], []).append(self._layout.partitions[name][p])
+            for node, ids in wanted.items():
+                loads[node][name] = np.sort(np.concatenate(ids))
+        return loads
+
+    def settle(self, node: NodeId) -> None:
+        """``node`` holds all that it owns in the present view."""
+        for name, settled in self._settled.items():
+            owners = self.view.owners(self._layout, name)
+            settled[[p for p, owner in enumerate(owners) if owner == node]] = True
+
+    def split_by_owner(self, chosen: Mapping[str, Ids]) -> Loads:
+        """Per node its part of the blocks ``chosen``; nodes with none are left out."""
+        parts: Loads = {}
+        for name, ids in chosen.items():
+            index = self.view.owner_index(self._layout, name)[ids]
+            for i in np.unique(index):
+                parts.setdefault(self.view.nodes[i], {})[name] = ids[index == i]
+        return parts
