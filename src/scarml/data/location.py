@@ -1,0 +1,44 @@
+"""Where data sets lie: the folder that ``SCAR_DATA_DIR`` names, with one folder a data set in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from scarml.errors import DataError
+
+__all__ = ["DATA_DIR_VARIABLE", "find", "is_present"]
+
+DATA_DIR_VARIABLE = "SCAR_DATA_DIR"
+
+
+def find(name: str, folder: str, files: tuple[str, ...], source: str) -> list[Path]:
+    """The paths of a data set's files.
+
+    Args:
+        name: of the data set, for the message.
+        folder: its folder inside ``SCAR_DATA_DIR``.
+        files: what must be in that folder.
+        source: where to get them.
+
+    Raises:
+        DataError: if ``SCAR_DATA_DIR`` is not set or a file is missing; says where to get it and where to put it.
+    """
+    root = os.environ.get(DATA_DIR_VARIABLE, "")
+    wanted = f"get {', '.join(files)} from {source} and put them into"
+    if not root:
+        raise DataError(
+            f"data set {name!r} needs files that do not come with SCAR: {wanted} $SCAR_DATA_DIR/{folder}/, "
+            "with SCAR_DATA_DIR set to a folder of your choice"
+        )
+    paths = [Path(root, folder, file) for file in files]
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        raise DataError(f"data set {name!r} is not complete, missing {', '.join(missing)}: {wanted} {Path(root, folder)}/")
+    return paths
+
+
+def is_present(folder: str, files: tuple[str, ...]) -> bool:
+    """Whether all the files are where `find` looks for them."""
+    root = os.environ.get(DATA_DIR_VARIABLE, "")
+    return bool(root) and all(Path(root, folder, file).is_file() for file in files)

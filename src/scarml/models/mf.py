@@ -1,0 +1,167 @@
+"""MF: matrix factorisation by alternating least squares.
+
+Source: section 5.1 and appendix C of the paper; hyper-parameters are named as in `implicit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numba
+import numpy as np
+
+from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.model import Combine, Computed, Context, Model, Reads, Shard, Update
+from scarml.core.rng import block_uniform
+from scarml.data.ratings import Ratings
+from scarml.errors import ModelError, UsageError
+from scarml.models.defaults import Defaults
+from scarml.models.least_squares import solve_rows
+
+__all__ = ["MF", "squared_error", "squared_error_reference"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """The ratings of a slice of the users, or of the items: one row for each that has any."""
+
+    ids: Ids
+    """Whose rows these are, ascending."""
+    starts: Ids
+    """Where the ratings of each row start, shape (n_rows + 1,)."""
+    others: Ids
+    """Which rows of the other table these ratings need, ascending."""
+    index: Ids
+    """For each rating a position in `others`."""
+    ratings: Array
+
+
+@dataclass(frozen=True, slots=True)
+class MF(Model):
+    """Minimise Σ (r_ui − l_u · r_i)² + λ (Σ ‖l_u‖² + Σ ‖r_i‖²) over L and R, the sum over the given ratings.
+
+    Phase 0 solves the row of every user from R, phase 1 the row of every item from the new L, each exactly
+    (`least_squares`). There are two tables: ``L``, a block for each user, and ``R``, a block for each item, of
+    ``factors`` float32, at the start uniform in [0, 1). Users and items without ratings keep their start. A shard is a
+    slice of the users and one of the items, cut so that each has about the same number of ratings.
+
+    The loss is the squared error summed over the ratings, in float64, without the λ term.
+
+    Data: `Ratings`.
+
+    Args:
+        factors: length of the rows, at least 1.
+        regularization: λ, above 0.
+
+    Raises:
+        UsageError: if an argument is out of range.
+
+    Example:
+        >>> data = Ratings(np.array([0, 1]), np.array([0, 0]), np.array([4.0, 2.0]), n_users=2, n_items=1)
+        >>> [(t.name, t.n_blocks) for t in MF(factors=5).tables(data)]
+        [('L', 2), ('R', 1)]
+    """
+
+    factors: int = 20
+    regularization: float = 0.1
+
+    n_phases: ClassVar[int] = 2
+    name: ClassVar[str] = "mf"
+    defaults: ClassVar[Mapping[str | None, Defaults]] = {}
+
+    def __post_init__(self) -> None:
+        if self.factors < 1:
+            raise UsageError(f"factors is {self.factors}; expected at least 1")
+        if not 0 < self.regularization < math.inf:
+            raise UsageError(f"regularization is {self.regularization}; expected a number above 0")
+
+    def tables(self, data: Ratings) -> Sequence[Table]:
+        """The tables ``L`` and ``R``."""
+        if not isinstance(data, Ratings):
+            raise ModelError(f"MF takes Ratings; got {type(data).__name__}")
+        value = (Field("value", "float32", (self.factors,)),)
+        return [Table("L", data.n_users, value), Table("R", data.n_items, value)]
+
+    def shards(self, data: Ratings, n_shards: int) -> Sequence[Shard]:
+        """A slice of the users and one of the items."""
+        users = _sides(data.user, data.item, data.rating, data.n_users, n_shards)
+        items = _sides(data.item, data.user, data.rating, data.n_items, n_shards)
+        return [
+            Shard(index=s, data=(by_user, by_item), n_examples=len(by_user.ratings))
+            for s, (by_user, by_item) in enumerate(zip(users, items, strict=True))
+        ]
+
+    def init(self, table: Table, ids: Ids, seed: int) -> Mapping[str, Array]:
+        """Uniform in [0, 1), as in appendix C."""
+        return {"value": block_uniform(seed, table, ids)}
+
+    def reads(self, ctx: Context, shard: Shard) -> Reads:
+        """The rows that this shard's ratings are connected to: of R in phase 0, of L in phase 1."""
+        return {"RL"[ctx.phase]: shard.data[ctx.phase].others}
+
+    def compute(
+        self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]
+    ) -> Computed:
+        """The new rows of this shard's users in phase 0, of its items in phase 1."""
+        side: _Side = shard.data[ctx.phase]
+        if len(side.ids) == 0:
+            return Computed()
+        others = reads["RL"[ctx.phase]].value
+        solved = solve_rows(others, side.starts, side.index, side.ratings, self.regularization)
+        return Computed([Update("LR"[ctx.phase], side.ids, solved)])
+
+    def combine(self, table: Table) -> Combine:
+        """Each row is solved by one shard, which overwrites it."""
+        return "assign"
+
+    def loss_reads(self, shard: Shard) -> Reads:
+        """This shard's users, and the items that they rated."""
+        side: _Side = shard.data[0]
+        return {"L": side.ids, "R": side.others}
+
+    def loss(self, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> float:
+        """Squared error, summed over the ratings of this shard's users."""
+        side: _Side = shard.data[0]
+        return float(squared_error(reads["L"].value, reads["R"].value, side.starts, side.index, side.ratings))
+
+
+def _sides(row: Array, other: Array, rating: Array, n_rows: int, n_shards: int) -> list[_Side]:
+    """Cut the rows into ``n_shards`` slices with about the same number of ratings."""
+    order = np.argsort(row, kind="stable")
+    lengths = np.bincount(row, minlength=n_rows)
+    ends = np.cumsum(lengths)
+    edges = np.searchsorted(ends, np.arange(1, n_shards) * len(row) / n_shards, side="left") + 1
+    edges = np.concatenate(([0], np.minimum(edges, n_rows), [n_rows]))
+    sides = []
+    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+        ids = begin + np.flatnonzero(lengths[begin:end])
+        some = order[int(lengths[:begin].sum()) : int(lengths[:end].sum())]
+        others, index = np.unique(other[some].astype(np.int64), return_inverse=True)
+        starts = np.concatenate(([0], np.cumsum(lengths[ids])))
+        sides.append(_Side(ids, starts, others, index, rating[some].astype(np.float32)))
+    return sides
+
+
+@numba.njit(nogil=True, cache=True)
+def squared_error(rows: Array, others: Array, starts: Ids, index: Ids, ratings: Array) -> float:
+    """Σ (rating − row · other)² in float64, over ratings laid out as for `least_squares.solve_rows`."""
+    total = 0.0
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        for k in range(starts[i], starts[i + 1]):
+            other = others[index[k]]
+            error = np.float64(ratings[k])
+            for j in range(row.shape[0]):
+                error -= np.float64(row[j]) * np.float64(other[j])
+            total += error * error
+    return total
+
+
+def squared_error_reference(rows: Array, others: Array, starts: Ids, index: Ids, ratings: Array) -> float:
+    """The same as `squared_error` in plain NumPy."""
+    row_of = np.repeat(np.arange(len(rows)), np.diff(starts))
+    predicted = np.einsum("ij,ij->i", rows[row_of].astype(np.float64), others[index].astype(np.float64))
+    return float(((ratings - predicted) ** 2).sum())
