@@ -5,6 +5,7 @@ Prints every gap and exits 1 if there is one. Looked for:
 * every name of ``scarml.__all__`` in docs/reference/python.md;
 * every command of ``scarml`` in docs/reference/cli.md;
 * every class of ``scarml.errors`` in docs/reference/errors.md;
+* every event of a run in docs/reference/events.md, every data set in docs/reference/data.md;
 * every relative link in README.md, CONTRIBUTING.md and docs/.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -21,6 +22,8 @@ import typer
 import scarml
 import scarml.cli
 import scarml.errors
+from scarml.control.history import RECORD_NAMES
+from scarml.data.registry import list_data_sets
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -37,7 +40,7 @@ def command_names(command: click.Command, prefix: str = "scarml") -> Iterator[st
             yield from command_names(child, f"{prefix} {name}")
 
 
-def missing_names(page: Path, names: Iterator[str] | list[str]) -> Iterator[str]:
+def missing_names(page: Path, names: Iterable[str]) -> Iterator[str]:
     """One line for each name that the page does not show as code."""
     text = page.read_text()
     for name in names:
@@ -59,6 +62,8 @@ def main() -> None:
         *missing_names(REFERENCE / "python.md", [n for n in scarml.__all__ if not n.startswith("_")]),
         *missing_names(REFERENCE / "cli.md", command_names(typer.main.get_command(scarml.cli.app))),
         *missing_names(REFERENCE / "errors.md", scarml.errors.__all__),
+        *missing_names(REFERENCE / "events.md", list(RECORD_NAMES)),
+        *missing_names(REFERENCE / "data.md", [data_set.name for data_set in list_data_sets()]),
         *dead_links(),
     ]
     for gap in gaps:
