@@ -21,10 +21,11 @@ def l2_distance(a: Blocks, b: Blocks) -> NDArray[np.float64]:
     """
     out = np.empty(len(a), np.float64)
     x, y = a.value, b.value
-    if next(f for f in a.table.fields if f.name == "value").ragged:
+    field = next(f for f in a.table.fields if f.name == "value")
+    if field.ragged:
         _l2_ragged(x, y, a.lengths, out)
     else:
-        _l2_dense(x.reshape(len(a), -1), y.reshape(len(a), -1), out)
+        _l2_dense(x.reshape(len(a), field.n_per_block), y.reshape(len(a), field.n_per_block), out)
     return out
 
 

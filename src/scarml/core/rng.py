@@ -46,14 +46,14 @@ def block_uniform(seed: int, table: Table, ids: Ids, field: str = "value") -> Ar
 def block_normal(seed: int, table: Table, ids: Ids, field: str = "value") -> Array:
     """Standard normal values for a field of the blocks ``ids``, in the field's shape and dtype."""
     f = _field(table, field)
-    words = _block_words(seed, table, ids, f)
-    return _shaped(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53).astype(f.dtype), len(ids), f)
+    words = _block_words(seed, table, ids, f)  # 52 bits of each: with one more, adding a half could round up to 1
+    return _shaped(ndtri(((words >> np.uint64(12)) + 0.5) * 2.0**-52).astype(f.dtype), len(ids), f)
 
 
 def block_integers(seed: int, table: Table, ids: Ids, high: int, field: str = "value") -> Array:
     """Uniform integers 0 … ``high`` − 1 for a field of the blocks ``ids``, in the field's shape and dtype.
 
-    ``high`` must be below 2**31; the deviation from uniform is below 2**-33.
+    ``high`` must be below 2**31; no value's probability is off by more than 2**-31.
     """
     f = _field(table, field)
     words = _block_words(seed, table, ids, f)
