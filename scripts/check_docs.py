@@ -15,8 +15,8 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 
 import scarml
@@ -30,7 +30,7 @@ REFERENCE = ROOT / "docs" / "reference"
 LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
 
 
-def command_names(command: click.Command, prefix: str = "scarml") -> Iterator[str]:
+def command_names(command: Any, prefix: str = "scarml") -> Iterator[str]:
     """Full names of all commands that do something, hidden ones left out, for example ``scarml data list``."""
     children = getattr(command, "commands", {})
     if not children:
