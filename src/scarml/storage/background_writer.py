@@ -1,0 +1,132 @@
+"""Storing segments beside training: a plain function that stores one, and a thread that calls it.
+
+The simulation calls `write_job` itself; on real machines `BackgroundWriter` does. Nothing is retried here: the
+checkpoint coordinator decides that.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from scarml.errors import ProtocolError, StoreError, SupersededError
+from scarml.storage.run_folder import RunFolder
+from scarml.storage.segment import Segment
+
+__all__ = ["BackgroundWriter", "Outcome", "SaveJob", "WriteFailed", "Written", "write_job"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SaveJob:
+    """One segment to store. Its arrays must not change until the outcome is there."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The segment is durable, and its term was the newest when it became so."""
+
+    size_bytes: int
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """The segment does not count.
+
+    Args:
+        cause: in words.
+        kind: ``retry``: the store failed, trying again is safe; ``superseded``: stop; ``defect``: a bug, of which trying
+            again makes nothing better.
+        duration_s: until it failed.
+    """
+
+    cause: str
+    kind: Literal["retry", "superseded", "defect"]
+    duration_s: float
+
+
+Outcome = Written | WriteFailed
+
+
+def write_job(run: RunFolder, job: SaveJob, clock_s: Callable[[], float] = time.perf_counter) -> Outcome:
+    """Store one segment and say how it went; raises nothing that is an `Exception`."""
+    start_s = clock_s()
+    try:
+        size_bytes = run.write_segment(job.segment)
+    except SupersededError as e:
+        return WriteFailed(str(e), "superseded", clock_s() - start_s)
+    except StoreError as e:
+        return WriteFailed(str(e), "retry", clock_s() - start_s)
+    except Exception as e:
+        _log.exception("storing %s failed for a reason that should not be", job.segment.name)
+        return WriteFailed(f"{type(e).__name__}: {e}", "defect", clock_s() - start_s)
+    return Written(size_bytes, clock_s() - start_s)
+
+
+class BackgroundWriter:
+    """One daemon thread that stores segments, one after the other.
+
+    Args:
+        run: where to.
+        max_waiting: jobs that may wait; more is an error, since at most one save is in flight.
+
+    Example:
+        >>> with BackgroundWriter(run) as writer:                       # doctest: +SKIP
+        ...     writer.submit(SaveJob(segment), on_done=outcomes.put)
+    """
+
+    def __init__(self, run: RunFolder, max_waiting: int = 2) -> None:
+        self._run = run
+        self._jobs: queue.Queue[tuple[SaveJob, Callable[[Outcome], None]] | None] = queue.Queue()
+        self._slots = threading.Semaphore(max_waiting + 1)
+        self._mutex = threading.Lock()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="scar-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: SaveJob, on_done: Callable[[Outcome], None]) -> None:
+        """Store a segment soon. ``on_done`` is called with the outcome, in the writer's thread; it must be quick.
+
+        Raises:
+            ProtocolError: too many jobs wait, or the writer is closed.
+        """
+        with self._mutex:
+            if self._is_closed:
+                raise ProtocolError(f"{job.segment.name} was submitted to a writer that is closed")
+            if not self._slots.acquire(blocking=False):
+                raise ProtocolError(f"{job.segment.name} was submitted while earlier saves still wait to be stored")
+            self._jobs.put((job, on_done))
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Store what waits, then end; whether that was done within the time. Closing twice does nothing more."""
+        with self._mutex:
+            if not self._is_closed:
+                self._is_closed = True
+                self._jobs.put(None)
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> BackgroundWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        while (item := self._jobs.get()) is not None:
+            job, on_done = item
+            outcome = write_job(self._run, job)
+            self._slots.release()
+            try:
+                on_done(outcome)
+            except Exception:
+                _log.exception("the outcome of storing %s could not be delivered", job.segment.name)

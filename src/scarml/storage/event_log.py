@@ -1,0 +1,62 @@
+"""The event log: immutable numbered chunks of JSON lines, for people and their programs. Nothing is restored from it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from scarml.errors import AlreadyExistsError
+from scarml.storage.store import Store
+
+__all__ = ["EventLog"]
+
+_log = logging.getLogger(__name__)
+_NAME = re.compile(r"events/(\d{8})-(\d{6,9})\.jsonl")
+
+
+class EventLog:
+    """The events of one run.
+
+    Args:
+        store: where the run is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._next: dict[int, int] = {}
+
+    def append(self, term: int, records: Sequence[Mapping[str, Any]]) -> None:
+        """Store some events, one JSON object each, as the next chunk of a term. None: nothing is stored."""
+        if not records:
+            return
+        text = "".join(json.dumps(r) + "\n" for r in records).encode()
+        number = self._next[term] if term in self._next else 1 + max(self._numbers(term), default=-1)
+        while True:
+            try:
+                self._store.create(f"events/{term:08d}-{number:06d}.jsonl", [text])
+                break
+            except AlreadyExistsError:
+                number += 1
+        self._next[term] = number + 1
+
+    def read(self) -> list[dict[str, Any]]:
+        """All events of all terms, in the order of terms and chunks. Lines that cannot be read are left out."""
+        found = [m for m in map(_NAME.fullmatch, self._store.list("events/")) if m]
+        events = []
+        for m in sorted(found, key=lambda m: (int(m[1]), int(m[2]))):
+            for line in self._store.get(m[0]).splitlines():
+                try:
+                    event = json.loads(line)
+                except (ValueError, RecursionError):
+                    _log.warning("a line of %s is damaged and is left out", m[0])
+                    continue
+                if isinstance(event, dict):
+                    events.append(event)
+        return events
+
+    def _numbers(self, term: int) -> list[int]:
+        found = (_NAME.fullmatch(name) for name in self._store.list(f"events/{term:08d}-"))
+        return [int(m[2]) for m in found if m]

@@ -1,0 +1,251 @@
+"""A run's folder: all that is kept of a run, and the order in which it is written.
+
+::
+
+    SCAR-RUN                               the marker, written last: here is a run
+    README.txt                             how to open it without SCAR
+    run.json                               the run's description: configuration, tables, seed
+    owner.lock                             who works on it now (a lock; local stores)
+    terms/00000001.claim, 00000001.base    who may write, and from which segments it started: see `terms`
+    segments/….safetensors                 the blocks: see `segment`
+    units/00000001-000000000008.json       complete full saves: see `unit`
+    events/00000001-000000.jsonl           the event log
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from scarml.checkpoint.version_index import Version
+from scarml.core.block import Ids, Table
+from scarml.errors import (
+    AlreadyExistsError,
+    DamagedError,
+    NotFoundError,
+    RunExistsError,
+    RunInUseError,
+    StoreError,
+    UsageError,
+)
+from scarml.storage.event_log import EventLog
+from scarml.storage.record import decode_record, encode_record
+from scarml.storage.segment import Segment, SegmentId, encode_segment
+from scarml.storage.segment_reader import Restored, SegmentReader
+from scarml.storage.store import Store
+from scarml.storage.terms import Base, Terms
+from scarml.storage.unit import FullSave, read_unit, unit_problem, write_unit
+
+__all__ = ["RunFolder"]
+
+_log = logging.getLogger(__name__)
+
+_MARKER, _README, _DESCRIPTION, _LOCK = "SCAR-RUN", "README.txt", "run.json", "owner.lock"
+
+_README_TEXT = """\
+This folder holds a training run saved by SCAR (Python package scarml).
+
+To go on with it, give its path to the command that made it, with --resume auto.
+
+To read the parameters without SCAR: every file in segments/ is a safetensors file,
+
+    from safetensors.numpy import load_file
+    tensors = load_file("segments/<name>.safetensors")
+
+For each table W, tensors["W/ids"] says which blocks (rows) are in the file, tensors["W.value"] has their values, in the
+same order. File names start with <term>-<commit>. A block is in many files: take it from the file with the highest
+(term, commit) among those that count: the files listed in terms/<last term>.base, and the files of that term itself.
+Other files belong to timelines that were given up.
+
+run.json describes the run; events/ is its log. Nothing here should be edited.
+"""
+
+
+class RunFolder:
+    """A run on a store. Make one with `create`, `open`.
+
+    Example:
+        >>> from scarml.storage.memory import MemoryStore
+        >>> run = RunFolder.create(MemoryStore(), {"model": "mlr", "seed": 0})
+        >>> run.claim_term("new")
+        1
+    """
+
+    def __init__(self, store: Store, description: Mapping[str, Any]) -> None:
+        self.store = store
+        self._description = dict(description)
+        self._terms = Terms(store)
+        self._events = EventLog(store)
+
+    @classmethod
+    def create(cls, store: Store, description: Mapping[str, Any]) -> RunFolder:
+        """Make a run.
+
+        Args:
+            store: where; it may have leftovers of a creation that was cut short.
+            description: what can be written as JSON.
+
+        Raises:
+            RunExistsError: there is a run already.
+        """
+        if cls.is_run(store):
+            raise _exists(store)
+        text = encode_record("run", {"description": dict(description)})
+        store.put(_README, [_README_TEXT.encode()])
+        store.put(_DESCRIPTION, [text])
+        try:
+            store.create(_MARKER, [encode_record("marker", {"description_crc32": zlib.crc32(text)})])
+        except AlreadyExistsError:
+            raise _exists(store) from None
+        if store.get(_DESCRIPTION) != text:  # another creator, who lost, wrote it between our writing and our winning
+            store.put(_DESCRIPTION, [text])
+        return cls(store, description)
+
+    @classmethod
+    def open(cls, store: Store) -> RunFolder:
+        """Open the run that is on a store.
+
+        Raises:
+            UsageError: there is none.
+            DamagedError: its marker or description is damaged, or of a newer format.
+        """
+        try:
+            marker = decode_record("marker", _MARKER, store.get(_MARKER))
+        except NotFoundError:
+            raise UsageError(
+                f"there is no run in {store!r}: it has no {_MARKER}. Check the path, or start a run there"
+            ) from None
+        text = store.get(_DESCRIPTION)
+        if zlib.crc32(text) != marker.get("description_crc32"):
+            raise DamagedError(f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited")
+        description = decode_record("run", _DESCRIPTION, text).get("description")
+        if not isinstance(description, dict):
+            raise DamagedError(f"{_DESCRIPTION} in {store!r} has no description")
+        return cls(store, description)
+
+    @staticmethod
+    def is_run(store: Store) -> bool:
+        """Whether there is a run on a store."""
+        try:
+            store.size(_MARKER)
+        except NotFoundError:
+            return False
+        return True
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """What the run was created with."""
+        return dict(self._description)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Own the run for a while, against other processes that see the same locks. A killed owner's lock vanishes.
+
+        Raises:
+            RunInUseError: a living process owns it.
+        """
+        lock = self.store.lock(_LOCK, f"process {os.getpid()} on {platform.node()}")
+        if lock is None:
+            raise RunInUseError(f"{self.store!r} is in use by {self._owner()}; wait for its end, or stop it")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def claim_term(self, base: Base) -> int:
+        """Claim the next term, durably: from now on no older one can report a commit.
+
+        Args:
+            base: ``"new"``: from x(0). ``"parent"``: from all that counts in the last term that acted. A `FullSave`:
+                from exactly that full save; it must count in the last term.
+
+        Returns:
+            The term.
+
+        Raises:
+            RunInUseError: another process claimed it at the same time.
+            NotFoundError: there is nothing to start from.
+            DamagedError: the full save is not whole.
+        """
+        if isinstance(base, FullSave):
+            problem = unit_problem(self.store, base)
+            if problem is not None:
+                raise DamagedError(f"the full save at iteration {base.iteration} cannot be used: {problem}")
+        return self._terms.claim(base)
+
+    def check_term(self, term: int) -> None:
+        """Raise SupersededError if a newer term has been claimed."""
+        self._terms.check(term)
+
+    def last_term(self) -> int | None:
+        """The last term that may have acted; None in a run that never started."""
+        return self._terms.last()
+
+    def write_segment(self, segment: Segment) -> int:
+        """Store a segment durably, and make sure that it counts.
+
+        Returns:
+            Bytes written.
+
+        Raises:
+            StoreError: it could not be stored; storing it again is safe.
+            SupersededError: a newer term has been claimed; the segment may be there and does not count.
+        """
+        chunks = encode_segment(segment)
+        self.store.put(segment.name, chunks)
+        self.check_term(segment.term)
+        return sum(len(c) for c in chunks)
+
+    def write_unit(self, unit: FullSave) -> None:
+        """Say that a full save is complete, once all its segments are stored. Raises as `write_segment`."""
+        write_unit(self.store, unit)
+        self.check_term(unit.term)
+
+    def last_unit(self, term: int) -> FullSave | None:
+        """The newest full save that counts in a term. One that is not whole is passed over, with a warning."""
+        for name in self._terms.visible_units(term):
+            try:
+                unit = read_unit(self.store, name)
+                problem = unit_problem(self.store, unit)
+            except (NotFoundError, DamagedError) as e:
+                problem = str(e)
+            if problem is None:
+                return unit
+            _log.warning("the full save %s cannot be used: %s", name, problem)
+        return None
+
+    def reader(self, term: int) -> SegmentReader:
+        """Reads the running checkpoint as it counts in a term."""
+        return SegmentReader(self.store, lambda: self._terms.visible_segments(term))
+
+    def read_unit(self, unit: FullSave, table: Table, ids: Ids) -> Restored:
+        """Read blocks of one full save, and of nothing else."""
+        segments = sorted(s for s in map(SegmentId.parse, unit.segments) if s is not None)
+        return SegmentReader(self.store, lambda: segments).read_newest(table, ids)
+
+    def newest_commit(self, term: int) -> Version | None:
+        """The newest version among the segments that count in a term; None if there is no segment."""
+        return self.reader(term).newest_version()
+
+    def append_events(self, term: int, records: Sequence[Mapping[str, Any]]) -> None:
+        """Store events durably. After a StoreError some may be there twice when they are stored again."""
+        self._events.append(term, records)
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """All events of the run, in order."""
+        return self._events.read()
+
+    def _owner(self) -> str:
+        try:
+            return self.store.get(_LOCK).decode(errors="replace") or "another process"
+        except StoreError:
+            return "another process"
+
+
+def _exists(store: Store) -> RunExistsError:
+    return RunExistsError(f"there is a run in {store!r} already; resume it (--resume auto), or choose another folder")

@@ -1,0 +1,178 @@
+"""Terms: who may write, and from which segments a run goes on.
+
+A term is claimed in two steps. First the claim, an exclusive create, so that of two racing starts one wins. Then, and
+only then, a look at what is stored, and the *base record*: the exact list of segments that this term starts from.
+Visible in a term are the segments of its base and its own, nothing else: so whatever a writer of an older term stores
+late, an abandoned timeline cannot come back.
+
+Why a reported commit is never missed: a writer stores its segment, then looks for a newer claim, then reports. If it
+finds none, the newer claim comes later, and the look for the new base comes later still, and sees the segment.
+
+A claim without a base record belongs to a start that died between the two steps; it never acted and is passed over.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, RunInUseError, StoreError, SupersededError
+from scarml.storage.record import decode_record, encode_record
+from scarml.storage.segment import SegmentId
+from scarml.storage.store import Store
+from scarml.storage.unit import FullSave, unit_name, unit_names
+
+__all__ = ["Base", "TermRecord", "Terms"]
+
+_log = logging.getLogger(__name__)
+
+_CLAIM = re.compile(r"terms/(\d{8})\.claim")
+_BASE = re.compile(r"terms/(\d{8})\.base")
+
+Base = Literal["new", "parent"] | FullSave
+"""What a term starts from: nothing; all that its parent, the last term with a base record, can see; or one full save."""
+
+
+@dataclass(frozen=True, slots=True)
+class TermRecord:
+    """A base record: what a term started from.
+
+    Args:
+        term: of the run, from 1.
+        kind: ``new``, ``parent`` or ``unit``.
+        parent: the term that it continues, None for ``new``.
+        segments: names of the segments it starts from.
+        units: names of the full saves it can see, the newest first.
+    """
+
+    term: int
+    kind: Literal["new", "parent", "unit"]
+    parent: int | None
+    segments: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+class Terms:
+    """The terms of one run.
+
+    Args:
+        store: where the run is.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._records: dict[int, TermRecord] = {}  # they never change
+
+    def claim(self, base: Base) -> int:
+        """Claim the next term. See `scarml.storage.run_folder.RunFolder.claim_term`."""
+        self._base_record(0, base)  # an error that can be found before the claim must not supersede anybody
+        names = self._store.list("terms/")
+        term = 1 + max((int(m[1]) for m in map(_CLAIM.fullmatch, names) if m), default=0)
+        self._create_claim(term)
+        record = self._base_record(term, base)
+        body = {
+            "term": term, "kind": record.kind, "parent": record.parent,
+            "segments": list(record.segments), "units": list(record.units),
+        }  # fmt: skip
+        self._store.create(_base_name(term), [encode_record("base", body)])
+        return term
+
+    def check(self, term: int) -> None:
+        """Raise SupersededError if a newer term has been claimed."""
+        try:
+            self._store.size(_claim_name(term + 1))  # terms have no gaps
+        except NotFoundError:
+            return
+        raise SupersededError(
+            f"term {term} of this run was superseded by term {term + 1}: another process has taken the run over. "
+            "What this one writes no longer counts; it must stop"
+        )
+
+    def last(self) -> int | None:
+        """The last term that has a base record, and so may have acted."""
+        found = (_BASE.fullmatch(name) for name in self._store.list("terms/"))
+        return max((int(m[1]) for m in found if m), default=None)
+
+    def record(self, term: int) -> TermRecord:
+        """A term's base record.
+
+        Raises:
+            NotFoundError: the term has none.
+            DamagedError: it cannot be read.
+        """
+        if term not in self._records:
+            self._records[term] = self._read(term)
+        return self._records[term]
+
+    def visible_segments(self, term: int) -> list[SegmentId]:
+        """The segments that count in a term, from the oldest to the newest. Those of the base may be gone from the store."""
+        own = [i for i in map(SegmentId.parse, self._store.list(f"segments/{term:08d}-")) if i is not None]
+        base = [i for i in map(SegmentId.parse, self.record(term).segments) if i is not None]
+        return sorted({*base, *own})
+
+    def visible_units(self, term: int) -> list[str]:
+        """Names of the full saves that count in a term, the newest first."""
+        return [*unit_names(self._store, term), *self.record(term).units]
+
+    def _create_claim(self, term: int) -> None:
+        token = secrets.token_hex(8)
+        claim = encode_record("claim", {"term": term, "token": token})
+        try:
+            self._store.create(_claim_name(term), [claim])
+        except AlreadyExistsError:
+            if self._is_ours(term, token):
+                return
+            raise RunInUseError(
+                f"another process claimed term {term} of this run at the same time. One process may work on a run: "
+                "leave it to the other one, or wait until that has ended"
+            ) from None
+
+    def _is_ours(self, term: int, token: str) -> bool:
+        """Whether a claim that is there already is our own: a store may repeat a request whose answer was lost."""
+        try:
+            claim = decode_record("claim", _claim_name(term), self._store.get(_claim_name(term)))
+        except StoreError as e:
+            _log.debug("the claim of term %d cannot be read: %s", term, e)
+            return False
+        return claim.get("token") == token
+
+    def _base_record(self, term: int, base: Base) -> TermRecord:
+        if base == "new":
+            return TermRecord(term, "new", None, (), ())
+        parent = self.last()
+        if parent is None:
+            raise NotFoundError("there is no earlier term in this run to continue; start it anew")
+        units = self.visible_units(parent)
+        if base == "parent":
+            names = tuple(i.name for i in self.visible_segments(parent))
+            return TermRecord(term, "parent", parent, names, tuple(units))
+        if unit_name(base) not in units:
+            raise NotFoundError(f"{unit_name(base)} is no full save that term {parent} can see; it cannot go back to it")
+        return TermRecord(term, "unit", parent, base.segments, tuple(units[units.index(unit_name(base)) :]))
+
+    def _read(self, term: int) -> TermRecord:
+        name = _base_name(term)
+        body = decode_record("base", name, self._store.get(name))
+        kind, parent = body.get("kind"), body.get("parent")
+        is_described = body.get("term") == term and kind in ("new", "parent", "unit")
+        if not is_described or not (parent is None or type(parent) is int):
+            raise DamagedError(f"{name} is damaged: it does not say what term {term} starts from")
+        return TermRecord(term, kind, parent, _names(name, body.get("segments")), _names(name, body.get("units")))
+
+
+def _names(record: str, names: object) -> tuple[str, ...]:
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(n, str) for n in names):
+        raise DamagedError(f"{record} is damaged: expected a list of names")
+    return tuple(names)
+
+
+def _claim_name(term: int) -> str:
+    return f"terms/{term:08d}.claim"
+
+
+def _base_name(term: int) -> str:
+    return f"terms/{term:08d}.base"
