@@ -44,8 +44,8 @@ class WriteFailed:
 
     Args:
         cause: in words.
-        kind: ``retry``: the store failed, trying again is safe; ``superseded``: stop; ``defect``: a bug, of which trying
-            again makes nothing better.
+        kind: ``retry``: the store failed, trying again is safe; ``superseded``: stop; ``defect``: a bug, and
+            trying again is of no use.
         duration_s: until it failed.
     """
 
@@ -66,7 +66,7 @@ def write_job(run: RunFolder, job: SaveJob, clock_s: Callable[[], float] = time.
         return WriteFailed(str(e), "superseded", clock_s() - start_s)
     except StoreError as e:
         return WriteFailed(str(e), "retry", clock_s() - start_s)
-    except Exception as e:
+    except Exception as e:  # noqa: BLE001 - a bug must not end the thread, or be taken for a failing store
         _log.exception("storing %s failed for a reason that should not be", job.segment.name)
         return WriteFailed(f"{type(e).__name__}: {e}", "defect", clock_s() - start_s)
     return Written(size_bytes, clock_s() - start_s)
@@ -128,5 +128,5 @@ class BackgroundWriter:
             self._slots.release()
             try:
                 on_done(outcome)
-            except Exception:
+            except Exception:  # noqa: BLE001 - it is the caller's, and must not end the thread
                 _log.exception("the outcome of storing %s could not be delivered", job.segment.name)

@@ -1,4 +1,4 @@
-"""The event log: immutable numbered chunks of JSON lines, for people and their programs. Nothing is restored from it."""
+"""The event log: immutable numbered chunks of JSON lines, for people and programs. Nothing is restored from it."""
 
 from __future__ import annotations
 

@@ -142,7 +142,9 @@ class OsFiles:
     def create(self, path: str) -> OpenFile:
         with _mapped("create", path):
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        _try_flock(descriptor)  # without it (a file system that has no locks) nobody can take it for a dead one's either
+        _try_flock(
+            descriptor
+        )  # without it (a file system that has no locks) nobody can take it for a dead one's either
         return _OsOpenFile(path, descriptor)
 
     def rename(self, old: str, new: str) -> None:

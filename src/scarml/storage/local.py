@@ -185,7 +185,7 @@ class LocalStore:
             return False
         return True
 
-    def _entries(self, folder: str) -> list[Entry]:
+    def _entries(self, folder: str) -> Iterable[Entry]:
         try:
             return self._files.list_folder(folder)
         except NotFoundError:
@@ -194,7 +194,9 @@ class LocalStore:
     def _walk(self, folder: str, depth: int) -> Iterator[str]:
         """Names of all objects below a folder, given relative to the root; ``""`` is the root."""
         if depth > _MAX_DEPTH:
-            raise StoreError(f"folders below {self.root} are nested more than {_MAX_DEPTH} deep; is there a link in a loop?")
+            raise StoreError(
+                f"folders below {self.root} are nested more than {_MAX_DEPTH} deep; is there a link in a loop?"
+            )
         for entry in self._entries(f"{self.root}/{folder}" if folder else self.root):
             name = f"{folder}/{entry.name}" if folder else entry.name
             try:

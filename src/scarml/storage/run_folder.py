@@ -122,7 +122,9 @@ class RunFolder:
             ) from None
         text = store.get(_DESCRIPTION)
         if zlib.crc32(text) != marker.get("description_crc32"):
-            raise DamagedError(f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited")
+            raise DamagedError(
+                f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited"
+            )
         description = decode_record("run", _DESCRIPTION, text).get("description")
         if not isinstance(description, dict):
             raise DamagedError(f"{_DESCRIPTION} in {store!r} has no description")
@@ -211,9 +213,10 @@ class RunFolder:
         for name in self._terms.visible_units(term):
             try:
                 unit = read_unit(self.store, name)
-                problem = unit_problem(self.store, unit)
             except (NotFoundError, DamagedError) as e:
-                problem = str(e)
+                _log.warning("the full save %s cannot be used: %s", name, e)
+                continue
+            problem = unit_problem(self.store, unit)
             if problem is None:
                 return unit
             _log.warning("the full save %s cannot be used: %s", name, problem)

@@ -1,4 +1,4 @@
-"""A segment: what one node saved at one time, as one immutable safetensors file. Here: what it is, and how it is written.
+"""A segment: what one node saved at one time, as one immutable safetensors file: what it is, and how it is written.
 
 Per table ``W`` the file has these tensors:
 
@@ -6,10 +6,10 @@ Per table ``W`` the file has these tensors:
 ``W/ids``      uint32 or uint64, (n,)  block ids, strictly increasing
 ``W/lengths``  the same, (n,)          elements of each block; only of tables with ragged fields
 ``W.value`` …  (n, *shape) or flat     one a field, the blocks in the order of ``W/ids``
-``W/crc32``    uint32, (n,)            CRC-32 of each block: its id as little-endian uint64, then its bytes of each field
+``W/crc32``    uint32, (n,)            CRC-32 of each block: its id as little-endian uint64, then each field
 =============  ======================  =================================================================
 
-`segment_header` reads and checks the header, `segment_rows` the blocks. ``docs/storage-format.md`` has the whole format.
+`segment_header` reads and checks the header, `segment_rows` the blocks. The format: ``docs/storage-format.md``.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def encode_segment(segment: Segment) -> list[Chunk]:
     # Wider elements first: then every tensor starts at a multiple of its element's size.
     names = sorted(tensors, key=lambda n: -tensors[n].dtype.itemsize)
     header = _encode_header(segment, tables, {n: tensors[n] for n in names})
-    return [header, *(memoryview(bytes_of(tensors[n])) for n in names)]
+    return [header, *(bytes_of(tensors[n]).data for n in names)]
 
 
 def _encode_table(name: str, blocks: Blocks) -> tuple[dict[str, Array], dict[str, Any]]:
@@ -153,17 +153,23 @@ def _encode_table(name: str, blocks: Blocks) -> tuple[dict[str, Array], dict[str
         index[f"{name}/lengths"] = _narrowed(blocks.lengths)
     index_crc = 0
     for part in index.values():
-        index_crc = zlib.crc32(bytes_of(part), index_crc)
+        index_crc = zlib.crc32(bytes_of(part).data, index_crc)
     tensors = {**index, **{f"{name}.{f}": a for f, a in fields.items()}, f"{name}/crc32": _checksums(blocks, fields)}
     return tensors, {
         "name": name,
         "n_blocks": blocks.table.n_blocks,
         "index_crc32": index_crc,
         "fields": [
-            {"name": f.name, "dtype": np.dtype(f.dtype).name, "shape": list(f.shape), "ragged": f.ragged,
-             "encoding": "plain", "scales": None}
+            {
+                "name": f.name,
+                "dtype": np.dtype(f.dtype).name,
+                "shape": list(f.shape),
+                "ragged": f.ragged,
+                "encoding": "plain",
+                "scales": None,
+            }
             for f in blocks.table.fields
-        ],  # fmt: skip
+        ],
     }
 
 

@@ -1,11 +1,11 @@
-"""Reading a segment's header. Nothing in a file is believed: every size, dtype, name and offset is checked before use."""
+"""Reading a segment's header. Nothing in a file is believed: sizes, dtypes, names and offsets are checked before use."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class Tensor:
     shape: tuple[int, ...]
     start: int
     size_bytes: int
+
+
+_NO_TENSOR = Tensor("", (), 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,7 @@ def parse_header(name: str, header: bytes, size_bytes: int) -> SegmentHeader:
     entries = _load_json(name, "the header", header)
     _expect(isinstance(entries, dict), name, "the header is not a JSON object")
     metadata = entries.pop("__metadata__", None)
-    _expect(
-        isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, f"it is not marked as a {FORMAT}"
-    )
+    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, f"it is not marked as a {FORMAT}")
     version = metadata.get("format_version")
     if version != str(FORMAT_VERSION):
         _fail(name, f"it has format version {version!r}, this SCAR reads version {FORMAT_VERSION}: use a newer SCAR")
@@ -200,16 +201,15 @@ def _check_field(name: str, table: str, entry: Any) -> Field:
 
 
 def _take(name: str, tensors: dict[str, Tensor], key: str, dtypes: Sequence[str], n: int | None = None) -> Tensor:
-    tensor = tensors.pop(key, None)
-    if tensor is None or tensor.dtype not in dtypes or len(tensor.shape) != 1 or n not in (None, tensor.shape[0]):
-        _fail(name, f"tensor {key!r} is missing, or has not one {dtypes[0]} a block")
+    tensor = tensors.pop(key, _NO_TENSOR)
+    fits = tensor.dtype in dtypes and len(tensor.shape) == 1 and n in (None, tensor.shape[0])
+    _expect(fits, name, f"tensor {key!r} is missing, or has not one {dtypes[0]} a block")
     return tensor
 
 
 def _take_field(name: str, tensors: dict[str, Tensor], table: str, f: Field, n: int) -> Tensor:
-    tensor = tensors.pop(f"{table}.{f.name}", None)
-    if tensor is None or tensor.dtype != f.dtype:
-        _fail(name, f"field {f.name!r} of table {table!r} is missing, or is not {f.dtype}")
+    tensor = tensors.pop(f"{table}.{f.name}", _NO_TENSOR)
+    _expect(tensor.dtype == f.dtype, name, f"field {f.name!r} of table {table!r} is missing, or is not {f.dtype}")
     fits = len(tensor.shape) == 1 if f.ragged else tensor.shape == (n, *f.shape)
     _expect(fits, name, f"field {f.name!r} of table {table!r} has shape {tensor.shape} for {n} blocks")
     return tensor
@@ -235,7 +235,7 @@ def _number(name: str, entry: Mapping[str, Any], key: str) -> int:
     value = entry.get(key)
     if not _is_number(value):
         _fail(name, f"{key} is {str(value)[:40]!r}; expected a number that is not negative")
-    return int(value)  # type: ignore[arg-type]  # _is_number
+    return int(value or 0)
 
 
 def _is_number(value: Any) -> bool:
@@ -251,5 +251,5 @@ def _expect(condition: bool, name: str, problem: str) -> None:
         _fail(name, problem)
 
 
-def _fail(name: str, problem: str) -> Any:
+def _fail(name: str, problem: str) -> NoReturn:
     raise DamagedError(f"{name} is damaged: {problem}. An older copy of its blocks is used where there is one")

@@ -48,6 +48,9 @@ class Damage:
     expected: int | None = None
     found: int | None = None
 
+    def __str__(self) -> str:
+        return f"{self.segment}: {self.problem}"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Restored:
@@ -75,7 +78,7 @@ class _Newest:
     row: Ids
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """A segment turned out to be gone or damaged while it was being read."""
 
     def __init__(self, segment: SegmentId, cause: NotFoundError | DamagedError) -> None:
@@ -143,7 +146,7 @@ class SegmentReader:
         for _ in range(_MAX_RETRIES):
             try:
                 return attempt()
-            except _Unreadable as e:
+            except _UnreadableError as e:
                 if isinstance(e.cause, NotFoundError):
                     self._relist()
                     if e.segment not in (self._visible or ()):
@@ -166,7 +169,7 @@ class SegmentReader:
 
     def _header(self, segment: SegmentId) -> SegmentHeader:
         if segment not in self._headers:
-            with _unreadable_if_damaged(segment):
+            with _Guard(segment):
                 self._headers[segment] = read_header(self._store, segment.name)
         return self._headers[segment]
 
@@ -174,7 +177,7 @@ class SegmentReader:
         key = (segment, table.name)
         if key not in self._indexes:
             header = self._header(segment)
-            with _unreadable_if_damaged(segment):
+            with _Guard(segment):
                 self._indexes[key] = read_index(self._store, header, table)
         return self._indexes[key]
 
@@ -213,7 +216,7 @@ class SegmentReader:
 
     def _read_from(self, segment: SegmentId, table: Table, out: Blocks, rows: Ids, at: Ids) -> Rows:
         header, index = self._header(segment), self._index(segment, table)
-        with _unreadable_if_damaged(segment):
+        with _Guard(segment):
             return read_rows(self._store, header, index, out, rows, at)
 
     def _find_older(
@@ -233,8 +236,8 @@ class SegmentReader:
         return segment, row
 
 
-class _unreadable_if_damaged:
-    """Turns errors about one segment into `_Unreadable`. An unreachable store stays a StoreError."""
+class _Guard:
+    """Turns errors about one segment into `_UnreadableError`s. An unreachable store stays a StoreError."""
 
     def __init__(self, segment: SegmentId) -> None:
         self._segment = segment
@@ -244,7 +247,7 @@ class _unreadable_if_damaged:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, NotFoundError | DamagedError):
-            raise _Unreadable(self._segment, error) from error
+            raise _UnreadableError(self._segment, error) from error
 
 
 def _groups(segment: NDArray[np.int32]) -> Iterator[tuple[int, Ids]]:

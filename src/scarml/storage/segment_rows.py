@@ -21,9 +21,11 @@ from scarml.storage.segment import bytes_of, row_extents
 from scarml.storage.segment_header import SegmentHeader, StoredTable, Tensor, read_header
 from scarml.storage.store import Store
 
-__all__ = ["Rows", "RowIndex", "read_blocks", "read_index", "read_rows"]
+__all__ = ["RowIndex", "Rows", "read_blocks", "read_index", "read_rows"]
 
-_PIECE_BYTES = 512 << 10  # what is read at once: it stays in the processor's cache between reading, checking and copying
+_PIECE_BYTES = (
+    512 << 10
+)  # what is read at once: it stays in the processor's cache between reading, checking and copying
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +53,8 @@ class Rows:
     @property
     def is_bad(self) -> NDArray[np.bool_]:
         """Which rows are not what was written."""
-        return self.expected != self.found
+        bad: NDArray[np.bool_] = self.expected != self.found
+        return bad
 
 
 def read_blocks(store: Store, name: str, table: Table, ids: Ids) -> tuple[Blocks, NDArray[np.bool_]]:
@@ -81,9 +84,9 @@ def read_index(store: Store, header: SegmentHeader, table: Table) -> RowIndex:
     _check_same_form(header, stored, table)
     raw_ids = _read_tensor(store, header, stored.ids)
     raw_lengths = _read_tensor(store, header, stored.lengths) if stored.lengths is not None else None
-    crc = zlib.crc32(bytes_of(raw_ids))
+    crc = zlib.crc32(bytes_of(raw_ids).data)
     if raw_lengths is not None:
-        crc = zlib.crc32(bytes_of(raw_lengths), crc)
+        crc = zlib.crc32(bytes_of(raw_lengths).data, crc)
     ids = raw_ids.astype(np.int64)
     is_ordered = not len(ids) or (ids[0] >= 0 and ids[-1] < table.n_blocks and bool((ids[1:] > ids[:-1]).all()))
     if crc != stored.index_crc32 or not is_ordered:
@@ -119,12 +122,12 @@ def read_rows(store: Store, header: SegmentHeader, index: RowIndex, out: Blocks,
             target = targets[f.name]
             if sizes.sum() == end - first == out_starts[-1] + sizes[-1] - out_starts[0]:  # one run here and there
                 whole = target[out_starts[0] : out_starts[0] + end - first]
-                store.read_into(header.name, from_byte, memoryview(whole))
+                store.read_into(header.name, from_byte, whole.data)
                 extend_checksums(crc[piece], target, out_starts, sizes)
                 continue
             if end - first > len(scratch):
                 scratch = np.empty(end - first, np.uint8)
-            store.read_into(header.name, from_byte, memoryview(scratch[: end - first]))
+            store.read_into(header.name, from_byte, scratch[: end - first].data)
             extend_checksums_and_copy(crc[piece], scratch, starts - first, sizes, target, out_starts)
     result = Rows(index.checksums[rows], finish_checksums(crc))
     bad = out.ids[at[result.is_bad]]
@@ -149,7 +152,7 @@ def _pieces(store: Store, stored: StoredTable, index: RowIndex, rows: Ids) -> It
 def _read_tensor(store: Store, header: SegmentHeader, tensor: Tensor) -> Array:
     """A whole tensor; its size was checked against the size of the file."""
     out = np.empty(tensor.shape, np.dtype(tensor.dtype).newbyteorder("<"))
-    store.read_into(header.name, tensor.start, memoryview(bytes_of(out)))
+    store.read_into(header.name, tensor.start, bytes_of(out).data)
     return out
 
 

@@ -86,10 +86,10 @@ class Store(Protocol):
 
 
 def check_name(name: str) -> str:
-    """The name, if it is one.
+    r"""The name, if it is one.
 
     A name is parts joined by ``/``; a part is not empty, does not start with ``.`` and has only printable ASCII
-    characters other than ``\\``.
+    characters other than ``\``.
 
     Raises:
         UsageError: it is not.

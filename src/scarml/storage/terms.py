@@ -34,7 +34,7 @@ _CLAIM = re.compile(r"terms/(\d{8})\.claim")
 _BASE = re.compile(r"terms/(\d{8})\.base")
 
 Base = Literal["new", "parent"] | FullSave
-"""What a term starts from: nothing; all that its parent, the last term with a base record, can see; or one full save."""
+"""What a term starts from: nothing; all that its parent, the last term with a base record, sees; or one full save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Terms:
         return self._records[term]
 
     def visible_segments(self, term: int) -> list[SegmentId]:
-        """The segments that count in a term, from the oldest to the newest. Those of the base may be gone from the store."""
+        """The segments that count in a term, from the oldest to the newest. Those of the base may be gone."""
         own = [i for i in map(SegmentId.parse, self._store.list(f"segments/{term:08d}-")) if i is not None]
         base = [i for i in map(SegmentId.parse, self.record(term).segments) if i is not None]
         return sorted({*base, *own})
@@ -151,15 +151,17 @@ class Terms:
             names = tuple(i.name for i in self.visible_segments(parent))
             return TermRecord(term, "parent", parent, names, tuple(units))
         if unit_name(base) not in units:
-            raise NotFoundError(f"{unit_name(base)} is no full save that term {parent} can see; it cannot go back to it")
+            raise NotFoundError(
+                f"{unit_name(base)} is no full save that term {parent} can see; it cannot go back to it"
+            )
         return TermRecord(term, "unit", parent, base.segments, tuple(units[units.index(unit_name(base)) :]))
 
     def _read(self, term: int) -> TermRecord:
         name = _base_name(term)
         body = decode_record("base", name, self._store.get(name))
-        kind, parent = body.get("kind"), body.get("parent")
+        kind, parent = body.get("kind", ""), body.get("parent")
         is_described = body.get("term") == term and kind in ("new", "parent", "unit")
-        if not is_described or not (parent is None or type(parent) is int):
+        if not is_described or not (parent is None or isinstance(parent, int)):
             raise DamagedError(f"{name} is damaged: it does not say what term {term} starts from")
         return TermRecord(term, kind, parent, _names(name, body.get("segments")), _names(name, body.get("units")))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from scarml.errors import DamagedError, NotFoundError
 from scarml.storage.record import decode_record, encode_record
@@ -60,11 +61,12 @@ def read_unit(store: Store, name: str) -> FullSave:
         NotFoundError, DamagedError: it is not there, or cannot be read.
     """
     body = decode_record("unit", name, store.get(name))
-    numbers = [body.get(k) for k in ("term", "commit", "iteration", "save_id")]
+    numbers: list[Any] = [body.get(k) for k in ("term", "commit", "iteration", "save_id")]
     segments = body.get("segments")
     if not all(type(n) is int and n >= 0 for n in numbers) or not isinstance(segments, list):
         raise DamagedError(f"{name} is damaged: expected a version, a save id and a list of segments")
-    unit = FullSave(*numbers, tuple(str(s) for s in segments))
+    term, commit, iteration, save_id = numbers
+    unit = FullSave(term, commit, iteration, save_id, tuple(str(s) for s in segments))
     if unit_name(unit) != name or any(SegmentId.parse(s) is None for s in unit.segments):
         raise DamagedError(f"{name} is damaged: it describes {unit_name(unit)} or lists what are no segments")
     return unit
