@@ -46,9 +46,7 @@ class Classification:
             raise DataError(f"n_classes is {self.n_classes}; expected at least 1")
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= self.n_classes))
         if len(wrong):
-            raise DataError(
-                f"example {wrong[0]} has label {self.labels[wrong[0]]}; expected 0 to {self.n_classes - 1}"
-            )
+            raise DataError(f"example {wrong[0]} has label {self.labels[wrong[0]]}; expected 0 to {self.n_classes - 1}")
 
     @property
     def n_examples(self) -> int:

@@ -34,7 +34,9 @@ def find(name: str, folder: str, files: tuple[str, ...], source: str) -> list[Pa
     paths = [Path(root, folder, file) for file in files]
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
-        raise DataError(f"data set {name!r} is not complete, missing {', '.join(missing)}: {wanted} {Path(root, folder)}/")
+        raise DataError(
+            f"data set {name!r} is not complete, missing {', '.join(missing)}: {wanted} {Path(root, folder)}/"
+        )
     return paths
 
 

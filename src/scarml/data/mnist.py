@@ -68,7 +68,8 @@ def read_idx(path: Traversable, shape: tuple[int, ...]) -> Array:
     except (OSError, EOFError, zlib.error) as error:  # BadGzipFile is an OSError
         raise DataError(f"{path} cannot be read ({error}); {expected}; get the file anew") from error
     if len(body) != size:
-        raise DataError(f"{path} holds {'more than' if len(body) > size else len(body)} {size} bytes of data; {expected}")
+        found = f"more than {size}" if len(body) > size else f"only {len(body)} of {size}"
+        raise DataError(f"{path} holds {found} bytes of data; {expected}")
     return np.frombuffer(body, np.uint8).reshape(shape)
 
 

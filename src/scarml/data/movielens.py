@@ -38,7 +38,7 @@ def load_movielens() -> Ratings:
 
 
 def read_ratings(path: Path) -> Ratings:
-    """A ratings file: the header line, then ``userId,movieId,rating,timestamp`` a line, one for each pair.
+    r"""A ratings file: the header line, then ``userId,movieId,rating,timestamp`` a line, one for each pair.
 
     Raises:
         DataError: naming the file, the line and what was expected.
@@ -46,7 +46,7 @@ def read_ratings(path: Path) -> Ratings:
     Example:
         >>> from pathlib import Path; import tempfile
         >>> path = Path(tempfile.mkdtemp(), "ratings.csv")
-        >>> _ = path.write_text("userId,movieId,rating,timestamp\\n7,31,2.5,0\\n9,10,4.0,0\\n")
+        >>> _ = path.write_text("userId,movieId,rating,timestamp\n7,31,2.5,0\n9,10,4.0,0\n")
         >>> read_ratings(path).item_ids.tolist()
         [10, 31]
     """
@@ -92,7 +92,7 @@ def _raise_for_first_wrong(path: Path, lines: list[str]) -> None:
         except ValueError:
             fine = False
         if not fine:
-            raise DataError(f"{path}, line {number} is {line[:60]!r}; expected {_HEADER} in numbers, such as 1,31,2.5,0")
+            raise DataError(f"{path}, line {number} is {line[:60]!r}; expected {_HEADER} in numbers")
     raise DataError(f"{path} cannot be read as lines of {_HEADER}")
 
 

@@ -21,12 +21,13 @@ class _SingleThreaded:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._limiter: Any = None
+        self._threads_before: list[int] = []
 
     def __enter__(self) -> None:
         with self._lock:
             if self._inside == 0:
-                self._limiter = _controller().limit(limits=1, user_api="blas")
+                self._threads_before = [library.get_num_threads() for library in _libraries()]
+                self._set([1] * len(self._threads_before))
             self._inside += 1
 
     def __exit__(
@@ -35,14 +36,19 @@ class _SingleThreaded:
         with self._lock:
             self._inside -= 1
             if self._inside == 0:
-                self._limiter.restore_original_limits()
+                self._set(self._threads_before)
+
+    def _set(self, n_threads: list[int]) -> None:
+        for library, before, n in zip(_libraries(), self._threads_before, n_threads, strict=True):
+            if before != 1:
+                library.set_num_threads(n)
 
 
 @cache
-def _controller() -> ThreadpoolController:  # looking for the libraries takes milliseconds, so once
+def _libraries() -> list[Any]:  # looking for them takes milliseconds, so once
     import scipy.linalg.cython_blas  # noqa: F401  # what numba's products call; it must be loaded to be found
 
-    return ThreadpoolController()
+    return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
 single_threaded_blas = _SingleThreaded()

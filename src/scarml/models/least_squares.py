@@ -7,8 +7,8 @@ For each row, with G the factors of what it is connected to (n × f), b the targ
 is found by a Cholesky decomposition, on the left side where n ≥ f and on the right where n < f. Most rows of a rating
 matrix are short (half of MovieLens's movies have at most three ratings), so the right side saves most of the work.
 
-Everything is in float32, as in `implicit`: λ bounds the condition number and Cholesky is backward stable. The bulk of the
-work are matrix products, which numba hands to BLAS, with one thread so that the result does not depend on threads.
+Everything is in float32, as in `implicit`: λ bounds the condition number and Cholesky is backward stable. The bulk of
+the work are matrix products, which numba hands to BLAS, with one thread so that the result does not depend on threads.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def solve_rows(factors: Array, starts: Ids, index: Ids, targets: Array, regulari
         The solutions, float32, shape (n_rows, f); zero for a row without entries.
     """
     out = np.zeros((len(starts) - 1, factors.shape[1]), np.float32)
-    longest = int(np.diff(starts).max(initial=0))
+    longest = int((starts[1:] - starts[:-1]).max(initial=0))
+    factors, starts, index, targets = map(_read_only, (factors, starts, index, targets))
     with single_threaded_blas:
         _solve_rows(factors, starts, index, targets, np.float32(regularization), longest, out)
     return out
@@ -53,6 +54,13 @@ def solve_rows_reference(factors: Array, starts: Ids, index: Ids, targets: Array
         g = factors[index[entries]].astype(np.float64)
         out[i] = np.linalg.solve(g.T @ g + regularization * np.eye(f), g.T @ targets[entries].astype(np.float64))
     return out
+
+
+def _read_only(a: Array) -> Array:
+    """A view: with inputs that are always read-only the kernel is compiled once, which takes seconds, and not twice."""
+    view = a.view()
+    view.flags.writeable = False
+    return view
 
 
 @numba.njit(nogil=True, cache=True)
@@ -70,29 +78,36 @@ def _solve_rows(
             continue
         g = gathered[:n]
         for k in range(n):
-            g[k] = factors[index[begin + k]]
+            _copy(factors[index[begin + k]], g[k])
         size = min(n, f)
         gram = memory[: size * size].reshape(size, size)
         x = solution[:size]
         if n >= f:
             np.dot(g.T, g, gram)
-            x[:] = 0
+            for j in range(f):
+                x[j] = 0
             _add_combination(g, targets[begin : begin + n], x)
         else:
             _products_of_rows(g, gram)
-            x[:] = targets[begin : begin + n]
+            _copy(targets[begin : begin + n], x)
         for i in range(size):
             gram[i, i] += regularization
         _solve(gram, x)
         if n >= f:
-            out[row] = x
+            _copy(x, out[row])
         else:
             _add_combination(g, x, out[row])
 
 
 @numba.njit(nogil=True, cache=True)
+def _copy(source: Array, target: Array) -> None:  # an assignment of slices takes seconds to compile
+    for j in range(source.shape[0]):
+        target[j] = source[j]
+
+
+@numba.njit(nogil=True, cache=True)
 def _add_combination(rows: Array, weights: Array, out: Array) -> None:
-    """out += Σ weights[k] · rows[k]."""
+    """Add Σ weights[k] · rows[k] to out."""
     for k in range(rows.shape[0]):
         w = weights[k]
         source = rows[k]
@@ -138,7 +153,7 @@ def _solve(a: Array, b: Array) -> None:
             b[k] -= x * row[k]
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"}, inline="always")
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def _dot(x: Array, y: Array, n: int) -> np.float32:
     total = np.float32(0)
     for k in range(n):
@@ -146,7 +161,7 @@ def _dot(x: Array, y: Array, n: int) -> np.float32:
     return total
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"}, inline="always")
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
 def _four_columns(a: Array, row: Array, j: int) -> None:
     """Columns j … j + 3 of one row of the Cholesky factor, from those before them."""
     r0, r1, r2, r3 = a[j], a[j + 1], a[j + 2], a[j + 3]

@@ -5,6 +5,7 @@ Source: section 5.1 and appendix C of the paper; hyper-parameters are named as i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -70,7 +71,10 @@ class MF(Model):
 
     n_phases: ClassVar[int] = 2
     name: ClassVar[str] = "mf"
-    defaults: ClassVar[Mapping[str | None, Defaults]] = {}
+    # The paper's 9.2e2 fits neither the summed nor the mean squared error of this data set at 60 iterations.
+    defaults: ClassVar[Mapping[str | None, Defaults]] = {
+        "movielens": Defaults({"factors": 20, "regularization": 0.1}, stop_loss_sum=10_280.1, baseline_iters=60)
+    }
 
     def __post_init__(self) -> None:
         if self.factors < 1:
@@ -102,9 +106,7 @@ class MF(Model):
         """The rows that this shard's ratings are connected to: of R in phase 0, of L in phase 1."""
         return {"RL"[ctx.phase]: shard.data[ctx.phase].others}
 
-    def compute(
-        self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]
-    ) -> Computed:
+    def compute(self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> Computed:
         """The new rows of this shard's users in phase 0, of its items in phase 1."""
         side: _Side = shard.data[ctx.phase]
         if len(side.ids) == 0:
@@ -132,13 +134,13 @@ def _sides(row: Array, other: Array, rating: Array, n_rows: int, n_shards: int) 
     """Cut the rows into ``n_shards`` slices with about the same number of ratings."""
     order = np.argsort(row, kind="stable")
     lengths = np.bincount(row, minlength=n_rows)
-    ends = np.cumsum(lengths)
-    edges = np.searchsorted(ends, np.arange(1, n_shards) * len(row) / n_shards, side="left") + 1
+    firsts = np.concatenate(([0], np.cumsum(lengths)))
+    edges = np.searchsorted(firsts[1:], np.arange(1, n_shards) * len(row) / n_shards, side="left") + 1
     edges = np.concatenate(([0], np.minimum(edges, n_rows), [n_rows]))
     sides = []
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in itertools.pairwise(edges.tolist()):
         ids = begin + np.flatnonzero(lengths[begin:end])
-        some = order[int(lengths[:begin].sum()) : int(lengths[:end].sum())]
+        some = order[firsts[begin] : firsts[end]]
         others, index = np.unique(other[some].astype(np.int64), return_inverse=True)
         starts = np.concatenate(([0], np.cumsum(lengths[ids])))
         sides.append(_Side(ids, starts, others, index, rating[some].astype(np.float32)))

@@ -66,7 +66,10 @@ class MLR(Model):
     batch_size: int = 10_000
 
     name: ClassVar[str] = "mlr"
-    defaults: ClassVar[Mapping[str | None, Defaults]] = {}
+    defaults: ClassVar[Mapping[str | None, Defaults]] = {
+        "mnist": Defaults({"learning_rate": 1e-5, "batch_size": 10_000}, stop_loss_sum=2.5e4, baseline_iters=60),
+        "mnist-10k": Defaults({"learning_rate": 5e-6, "batch_size": 2_500}, stop_loss_sum=4_541.7, baseline_iters=61),
+    }
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -108,9 +111,7 @@ class MLR(Model):
         """All of W, unless the shard has no examples at all."""
         return {"W": ALL} if shard.n_examples else {}
 
-    def compute(
-        self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]
-    ) -> Computed:
+    def compute(self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> Computed:
         """This shard's part of the step for the batch of this iteration."""
         pieces: _Pieces = shard.data
         batch = (ctx.iteration - 1) % len(pieces.batch_lengths)

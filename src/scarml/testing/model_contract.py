@@ -1,0 +1,312 @@
+"""What a model must keep to, checked clause by clause: run `check_model` on yours before you train with it."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251  # reads only what was written a line before
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scarml.core.block import Blocks, Ids, Table
+from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
+from scarml.core.sequential import Sequential, digest, initial_blocks, select_reads
+from scarml.errors import ModelError
+
+__all__ = ["check_model"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One model on its data, and how far to train it."""
+
+    model: Model
+    data: Any
+    n_shards: int
+    iterations: int
+    seed: int
+
+    def tables(self) -> Sequence[Table]:
+        """As the model gives them."""
+        return self.model.tables(self.data)
+
+    def run(self, iterations: int = 0) -> Sequential:
+        """Trained for so many iterations."""
+        run = Sequential(self.model, self.data, seed=self.seed, n_shards=self.n_shards)
+        for _ in range(iterations):
+            run.step()
+        return run
+
+
+def check_model(
+    model: Model, data: Any, *, n_shards: int = 4, iterations: int = 3, seed: int = 0, loss_falls: bool = False
+) -> None:
+    """Check that a model keeps to the `Model` protocol, on a data set that should be small.
+
+    A model that passes gives the same result on any number of nodes, and after failures.
+
+    Args:
+        model: yours.
+        data: what its `tables` and `shards` take.
+        n_shards: how finely to cut the data.
+        iterations: how many to train in each check.
+        seed: of all random values.
+        loss_falls: also ask that the loss after ``iterations`` is below that of x(0).
+
+    Raises:
+        ModelError: naming the first clause that is broken, and how.
+
+    Example:
+        >>> from scarml.models.qp import QP
+        >>> check_model(QP(), None, loss_falls=True)
+    """
+    case = _Case(model, data, n_shards, iterations, seed)
+    _check_tables(case)
+    _check_shards(case, n_shards)
+    _check_shards(case, 1)
+    for table in case.tables():
+        _check_groups(case, table)
+        _check_init(case, table)
+    _check_compute(case)
+    _check_distance(case)
+    _check_loss(case, loss_falls)
+    _check_rebuild(case)
+    _check_resume(case)
+    _check_recovery(case)
+    _check_pickle(case)
+
+
+def _require(holds: bool, clause: str, message: str) -> None:
+    if not holds:
+        raise ModelError(f"{clause}: {message}")
+
+
+def _check_tables(case: _Case) -> None:
+    tables = case.tables()
+    names = [t.name for t in tables]
+    _require(len(set(names)) == len(names), "tables", f"names must differ, got {names}")
+    _require(any(not t.derived for t in tables), "tables", "at least one table must not be derived")
+    for t in tables:
+        plain = t.home == "server" and [f.name for f in t.fields] == ["value"] and t.lengths is None
+        message = f"derived table {t.name!r} must have home 'server' and one dense field"
+        _require(plain or not t.derived, "tables", message)
+    first, again = ([(t.name, t.n_blocks, t.fields, t.home, t.derived) for t in x] for x in (tables, case.tables()))
+    _require(first == again, "tables", "differ when asked for twice")
+
+
+def _check_shards(case: _Case, n_shards: int) -> None:
+    tables = {t.name: t for t in case.tables()}
+    shards, again = case.model.shards(case.data, n_shards), case.model.shards(case.data, n_shards)
+    indices = [s.index for s in shards]
+    _require(indices == list(range(n_shards)), "shards", f"indices must be 0 … {n_shards - 1} in order, got {indices}")
+    for shard, other in zip(shards, again, strict=True):
+        for name, ids in shard.blocks.items():
+            home = tables[name].home if name in tables else "unknown"
+            _require(home == "worker", "shards", f"shard {shard.index} owns blocks of {name!r}, whose home is {home}")
+            _check_ids(tables[name], ids, f"shards: blocks of shard {shard.index}")
+            same = name in other.blocks and np.array_equal(ids, other.blocks[name])
+            _require(same, "shards", f"shard {shard.index} owns other blocks of {name!r} when asked twice")
+    for table in tables.values():
+        if table.home == "worker":
+            owned = np.sort(np.concatenate([s.blocks.get(table.name, np.zeros(0, np.int64)) for s in shards]))
+            _require(
+                np.array_equal(owned, table.all_ids),
+                "shards",
+                f"every block of worker-home table {table.name!r} must be in exactly one shard",
+            )
+
+
+def _check_ids(table: Table, ids: Any, where: str) -> None:
+    """Ids that may stand in reads, updates and shards: int64, strictly increasing, of this table."""
+    right = isinstance(ids, np.ndarray) and ids.dtype == np.int64 and ids.ndim == 1
+    _require(right, where, f"ids of table {table.name!r} must be a one-dimensional int64 array or ALL, got {type(ids)}")
+    _require(bool((np.diff(ids) > 0).all()), where, f"ids of table {table.name!r} must be strictly increasing")
+    inside = len(ids) == 0 or (ids[0] >= 0 and ids[-1] < table.n_blocks)
+    _require(bool(inside), where, f"ids of table {table.name!r} must be 0 … {table.n_blocks - 1}")
+
+
+def _check_groups(case: _Case, table: Table) -> None:
+    groups = case.model.groups(table)
+    right = groups.shape == (table.n_blocks,) and groups.dtype.kind in "iu"
+    _require(right, "groups", f"expected {table.n_blocks} integers for table {table.name!r}")
+
+
+def _check_init(case: _Case, table: Table) -> None:
+    if table.derived:
+        return
+    whole = initial_blocks(case.model, table, table.all_ids, case.seed)
+    again = initial_blocks(case.model, table, table.all_ids, case.seed)
+    _require(_equal(whole, again), "init", f"blocks of table {table.name!r} differ when asked for twice")
+    shared = any(np.shares_memory(whole.fields[f.name], again.fields[f.name]) for f in table.fields)
+    _require(not shared, "init", f"must return new memory on each call (table {table.name!r})")
+    for ids in (table.all_ids[1::2], table.all_ids[:1], table.all_ids[:0]):
+        some = initial_blocks(case.model, table, ids, case.seed)
+        _require(
+            _equal(some, whole.take(ids)),
+            "init",
+            f"a block of table {table.name!r} depends on which others are asked for together with it; "
+            "use scarml.core.rng.block_uniform and its kin",
+        )
+
+
+def _check_compute(case: _Case) -> None:
+    """All phases of a few iterations, each shard computed twice: forwards, and backwards from read-only arrays."""
+    run = case.run()
+    for iteration in range(1, case.iterations + 1):
+        for phase in range(case.model.n_phases):
+            ctx = Context(case.seed, iteration, phase)
+            first = [_computed(run, ctx, shard, read_only=False) for shard in run.shards]
+            second = [_computed(run, ctx, shard, read_only=True) for shard in reversed(run.shards)][::-1]
+            for shard, a, b in zip(run.shards, first, second, strict=True):
+                _check_computed(run, shard, a)
+                _require(
+                    _equal_computed(a, b),
+                    "compute",
+                    f"shard {shard.index} gives another result when computed again, after other shards; "
+                    "it must depend on its arguments alone, and draw random numbers from ctx.rng(shard.index)",
+                )
+            run.run_phase(ctx)
+    for name, blocks in run.state.items():
+        _require(not blocks.is_nonfinite().any(), "compute, apply", f"table {name!r} holds values that are not finite")
+
+
+def _computed(run: Sequential, ctx: Context, shard: Shard, *, read_only: bool) -> Computed:
+    wanted = run.model.reads(ctx, shard)
+    _check_reads(run, wanted, f"reads of shard {shard.index}")
+    reads = {n: b.copy() for n, b in select_reads(run.state, wanted).items()}
+    local = {n: run.state[n].take(ids) for n, ids in shard.blocks.items()}
+    before = digest(reads), digest(local)
+    if read_only:  # as arrays are that come from another process
+        for array in (a for blocks in (*reads.values(), *local.values()) for a in blocks.fields.values()):
+            array.setflags(write=False)
+    computed = run.model.compute(ctx, shard, reads, local)
+    _require((digest(reads), digest(local)) == before, "compute", f"shard {shard.index} changed its arguments")
+    return computed
+
+
+def _check_reads(run: Sequential, reads: Reads, where: str) -> None:
+    for name, ids in reads.items():
+        known = name in run.tables and run.tables[name].home == "server"
+        _require(known, where, f"{name!r} is not a server-home table; a shard gets its own blocks as `local`")
+        if ids is not ALL:
+            _check_ids(run.tables[name], ids, where)
+
+
+def _check_computed(run: Sequential, shard: Shard, computed: Computed) -> None:
+    for update in computed.updates:
+        _check_update(run, update, f"compute of shard {shard.index}")
+    for name, blocks in computed.local.items():
+        own: Ids = shard.blocks.get(name, np.zeros(0, np.int64))
+        inside = np.isin(blocks.ids, own).all()
+        _require(bool(inside), "compute", f"shard {shard.index} returns blocks of {name!r} that are not its own")
+
+
+def _check_update(run: Sequential, update: Update, where: str) -> None:
+    table = run.tables.get(update.table)
+    if table is None or table.home != "server":
+        raise ModelError(f"{where}: updates table {update.table!r}; expected the name of a server-home table")
+    if update.ids is not ALL:
+        _check_ids(table, update.ids, where)
+    ids = update.ids if isinstance(update.ids, np.ndarray) else table.all_ids
+    value = next(f for f in table.fields if f.name == "value")
+    n = int(table.block_lengths[ids].sum()) if value.ragged else len(ids)
+    _require(len(update.values) == n, where, f"{len(update.values)} values for table {table.name!r}; expected {n}")
+    _require(update.values.dtype.kind in "fiub", where, f"values for table {table.name!r} are {update.values.dtype}")
+    if table.derived:
+        right = update.values.shape == (n, *value.shape) and update.values.dtype == value.dtype
+        _require(right, where, f"values for derived table {table.name!r} must be {value.dtype}{(n, *value.shape)}")
+
+
+def _check_distance(case: _Case) -> None:
+    start, end = case.run().state, case.run(case.iterations).state
+    for name, blocks in start.items():
+        ids, distance = blocks.ids, case.model.distance(blocks, end[name])
+        right = distance.shape == (len(ids),) and np.isfinite(distance).all() and (distance >= 0).all()
+        _require(bool(right), "distance", f"must be {len(ids)} finite numbers of at least 0 for table {name!r}")
+        zero = case.model.distance(blocks, blocks.copy())
+        _require(not zero.any(), "distance", f"of equal blocks of table {name!r} must be 0")
+        back = case.model.distance(end[name], blocks)
+        _require(np.allclose(distance, back), "distance", f"must be the same both ways (table {name!r})")
+        some = case.model.distance(blocks.take(ids[1::2]), end[name].take(ids[1::2]))
+        _require(np.allclose(some, distance[1::2]), "distance", f"of a block of {name!r} depends on other blocks")
+        none = case.model.distance(blocks.take(ids[:0]), end[name].take(ids[:0]))
+        _require(none.shape == (0,), "distance", f"of no blocks of {name!r} must be an empty array")
+
+
+def _check_loss(case: _Case, loss_falls: bool) -> None:
+    start, run = case.run().loss_sum(), case.run(case.iterations)
+    before = digest(run.state)
+    for shard in run.shards:
+        _check_reads(run, run.model.loss_reads(shard), f"loss_reads of shard {shard.index}")
+    end = run.loss_sum()
+    _require(bool(np.isfinite([start, end]).all()), "loss", f"must be finite, got {start} at x(0) and {end} later")
+    _require(digest(run.state) == before, "loss", "changed the blocks that it read")
+    _require(run.loss_sum() == end, "loss", "differs when asked for twice")
+    _require(end < start or not loss_falls, "loss", f"{end} after {case.iterations} iterations, {start} at x(0)")
+
+
+def _check_rebuild(case: _Case) -> None:
+    run = case.run(case.iterations)
+    before = {name: blocks.copy() for name, blocks in run.state.items() if run.tables[name].derived}
+    run.rebuild()
+    for name, blocks in before.items():
+        message = f"derived table {name!r} is not what the updates of {case.iterations} iterations gave"
+        _require(_equal(blocks, run.state[name]), "rebuild", message)
+
+
+def _check_resume(case: _Case) -> None:
+    stopped, resumed = case.run(case.iterations), case.run()
+    for name, blocks in stopped.state.items():
+        if not resumed.tables[name].derived:
+            resumed.state[name].put(blocks)
+    resumed.rebuild()
+    resumed.iteration = stopped.iteration
+    _go_on_alike(stopped, resumed, "resume", "going on from copied blocks differs from never having stopped")
+
+
+def _check_recovery(case: _Case) -> None:
+    calm, recovered = case.run(case.iterations), case.run(case.iterations)
+    for blocks in recovered.state.values():
+        blocks.put(blocks.take(blocks.ids[::2]))
+    recovered.rebuild()
+    _go_on_alike(calm, recovered, "recovery", "restoring blocks that were not lost changes the run")
+
+
+def _check_pickle(case: _Case) -> None:
+    run, moved = case.run(case.iterations), case.run(case.iterations)
+    try:
+        moved.model = pickle.loads(pickle.dumps(moved.model))  # noqa: S301  # written on this line
+        moved.shards = pickle.loads(pickle.dumps(moved.shards))  # noqa: S301
+    except Exception as error:  # whatever a user's class raises
+        raise ModelError(f"pickle: model and shards must be picklable, to go to other processes: {error}") from error
+    _go_on_alike(run, moved, "pickle", "a pickled copy of the model and its shards computes something else")
+
+
+def _go_on_alike(a: Sequential, b: Sequential, clause: str, message: str) -> None:
+    for _ in range(2):
+        _require(digest(a.state) == digest(b.state), clause, message)
+        a.step()
+        b.step()
+    _require(digest(a.state) == digest(b.state), clause, message)
+
+
+def _equal(a: Blocks, b: Blocks) -> bool:
+    return np.array_equal(a.ids, b.ids) and not a.differs_from(b).any()
+
+
+def _equal_computed(a: Computed, b: Computed) -> bool:
+    if len(a.updates) != len(b.updates) or a.local.keys() != b.local.keys():
+        return False
+    updates = all(_equal_update(x, y) for x, y in zip(a.updates, b.updates, strict=True))
+    return updates and _all_equal(a.local, b.local)
+
+
+def _equal_update(a: Update, b: Update) -> bool:
+    both_all = a.ids is ALL and b.ids is ALL
+    same_ids = both_all or np.array_equal(np.asarray(a.ids), np.asarray(b.ids))
+    return a.table == b.table and same_ids and a.values.tobytes() == b.values.tobytes()
+
+
+def _all_equal(a: Mapping[str, Blocks], b: Mapping[str, Blocks]) -> bool:
+    return all(_equal(a[name], b[name]) for name in a)
