@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scarml.core.rng import stream
+from scarml.core.sequential import Sequential
+from scarml.data.ratings import Ratings
+from scarml.data.registry import load
+from scarml.errors import ModelError, UsageError
+from scarml.models.least_squares import solve_rows, solve_rows_reference
+from scarml.models.mf import MF, squared_error, squared_error_reference
+
+
+def problem(seed: int, n_users: int = 30, n_items: int = 20, density: float = 0.3) -> Ratings:
+    rng = stream(seed, "mf test")
+    user, item = np.nonzero(rng.random((n_users, n_items)) < density)
+    rating = rng.integers(1, 11, len(user)) / 2
+    return Ratings(user, item, rating.astype(np.float32), n_users, n_items)
+
+
+@given(
+    lengths=st.lists(st.integers(0, 40), min_size=1, max_size=6),
+    factors=st.sampled_from([1, 2, 3, 4, 5, 8, 9, 17]),
+    regularization=st.sampled_from([0.05, 1.0]),
+    seed=st.integers(0, 2**32),
+)
+def test_rows_are_solved_as_by_the_reference(
+    lengths: list[int], factors: int, regularization: float, seed: int
+) -> None:
+    rng = stream(seed, "rows")
+    starts = np.concatenate(([0], np.cumsum(lengths)))
+    others = rng.random((15, factors)).astype(np.float32)
+    index = rng.integers(0, 15, starts[-1])
+    targets = rng.random(starts[-1]).astype(np.float32)
+    fast = solve_rows(others, starts, index, targets, regularization)
+    plain = solve_rows_reference(others, starts, index, targets, regularization)
+    np.testing.assert_allclose(fast, plain, atol=2e-3)
+    for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        objectives = [objective(x[i], others[index[begin:end]], targets[begin:end], regularization) for x in (fast, plain)]
+        assert objectives[0] == pytest.approx(objectives[1], rel=1e-5, abs=1e-6)
+
+
+def objective(row: np.ndarray, others: np.ndarray, targets: np.ndarray, regularization: float) -> float:
+    return float(((targets - others @ row.astype(np.float64)) ** 2).sum() + regularization * (row**2).sum())
+
+
+def test_kernel_leaves_its_inputs_writable() -> None:
+    others = np.ones((2, 3), np.float32)
+    solve_rows(others, np.array([0, 2]), np.array([0, 1]), np.ones(2, np.float32), 0.1)
+    assert others.flags.writeable
+
+
+@pytest.mark.parametrize("n_shards", [1, 4, 50])
+def test_one_iteration_is_that_of_textbook_als(n_shards: int) -> None:
+    data = problem(1)
+    run = Sequential(MF(factors=4, regularization=0.3), data, n_shards=n_shards)
+    left, right = (run.state[name].value.astype(np.float64) for name in "LR")
+    run.step()
+    dense, known = np.zeros((30, 20)), np.zeros((30, 20), bool)
+    dense[data.user, data.item], known[data.user, data.item] = data.rating, True
+    for u in range(30):
+        g = right[known[u]]
+        left[u] = np.linalg.solve(g.T @ g + 0.3 * np.eye(4), g.T @ dense[u, known[u]])
+    for i in range(20):
+        g = left[known[:, i]]
+        right[i] = np.linalg.solve(g.T @ g + 0.3 * np.eye(4), g.T @ dense[known[:, i], i])
+    np.testing.assert_allclose(run.state["L"].value, left, atol=1e-3)
+    np.testing.assert_allclose(run.state["R"].value, right, atol=1e-3)
+    assert run.loss_sum() == pytest.approx((((dense - left @ right.T) ** 2)[known]).sum(), rel=1e-3)
+
+
+@given(seed=st.integers(0, 99))
+def test_squared_error_is_that_of_the_reference(seed: int) -> None:
+    data = problem(seed)
+    for side in (shard.data[0] for shard in MF().shards(data, 3)):
+        rng = stream(seed, "factors")
+        rows, others = rng.random((len(side.ids), 5)), rng.random((len(side.others), 5))
+        case = (rows.astype(np.float32), others.astype(np.float32), side.starts, side.index, side.ratings)
+        assert squared_error(*case) == pytest.approx(squared_error_reference(*case), rel=1e-12)
+
+
+@given(seed=st.integers(0, 99), n_shards=st.integers(1, 40), density=st.sampled_from([0.0, 0.02, 0.3, 1.0]))
+def test_shards_hold_every_rating_once_on_each_side(seed: int, n_shards: int, density: float) -> None:
+    data = problem(seed, density=density)
+    shards = MF().shards(data, n_shards)
+    expected = sorted(zip(data.user.tolist(), data.item.tolist(), data.rating.tolist(), strict=True))
+    for side in (0, 1):
+        found = []
+        for piece in (s.data[side] for s in shards):
+            row = np.repeat(piece.ids, np.diff(piece.starts)).tolist()
+            other = piece.others[piece.index].tolist()
+            user, item = (row, other) if side == 0 else (other, row)
+            found += list(zip(user, item, piece.ratings.tolist(), strict=True))
+        assert sorted(found) == expected
+    longest = max(np.bincount(data.user).max(), np.bincount(data.item).max()) if data.n_ratings else 0
+    assert all(len(s.data[side].ratings) <= data.n_ratings / n_shards + 2 * longest for s in shards for side in (0, 1))
+
+
+def test_rows_without_ratings_keep_their_start() -> None:
+    data = Ratings(np.array([0, 2]), np.array([1, 1]), np.array([4.0, 2.0]), n_users=4, n_items=3)
+    run = Sequential(MF(factors=2), data, n_shards=2)
+    before = {name: blocks.copy() for name, blocks in run.state.items()}
+    run.step()
+    changed = {name: np.flatnonzero(blocks.differs_from(before[name])).tolist() for name, blocks in run.state.items()}
+    assert changed == {"L": [0, 2], "R": [1]}
+
+
+def test_start_is_uniform() -> None:
+    state = Sequential(MF(), problem(0, n_users=300), n_shards=1).state
+    assert state["L"].value.min() >= 0
+    assert state["L"].value.max() < 1
+    assert abs(state["L"].value.mean() - 0.5) < 0.02
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"factors": 0}, {"regularization": 0.0}, {"regularization": float("inf")}, {"regularization": -1.0}]
+)
+def test_wrong_argument_is_named(arguments: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match=rf"{next(iter(arguments))} is .*; expected"):
+        MF(**arguments)  # type: ignore[arg-type]
+
+
+def test_data_of_another_kind_is_refused() -> None:
+    with pytest.raises(ModelError, match="MF takes Ratings; got list"):
+        MF().tables([1])  # type: ignore[arg-type]
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("data_dir")
+def test_movielens_converges_as_declared() -> None:
+    declared = MF.defaults["movielens"]
+    run = Sequential(MF(**declared.hyper_parameters), load("movielens"), n_shards=16)
+    losses = [run.loss_sum()]
+    while run.iteration < 60:
+        run.step()
+        losses.append(run.loss_sum())
+    assert declared.baseline_iters == 60
+    assert declared.stop_loss_sum == pytest.approx((losses[59] + losses[60]) / 2, abs=0.5)
+    assert (np.diff(losses) < 0).all()
