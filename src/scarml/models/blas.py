@@ -41,7 +41,9 @@ class _SingleThreaded:
     def _set(self, n_threads: list[int]) -> None:
         for library, before, n in zip(_libraries(), self._threads_before, n_threads, strict=True):
             if before != 1:
-                library.set_num_threads(n)
+                # From 3.6 on, threadpoolctl's own method does nothing, silently, in all threads but the first that used
+                # it. Here the lock keeps threads apart.
+                getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
 @cache
