@@ -1,4 +1,4 @@
-"""Reading a segment's header. Nothing in a file is believed: sizes, dtypes, names and offsets are checked before use."""
+"""Reading a segment's header. Nothing in a file is believed: sizes, dtypes, names, offsets are checked before use."""
 
 from __future__ import annotations
 
