@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from scarml.core.accumulator import Accumulator
@@ -33,7 +34,7 @@ def digest(state: Mapping[str, Blocks]) -> str:
     for name in sorted(state):
         for f in state[name].table.fields:
             total.update(f"{name}.{f.name}".encode())
-            total.update(memoryview(state[name].fields[f.name]).cast("B") if len(state[name]) else b"")
+            total.update(state[name].fields[f.name].data.cast("B") if len(state[name]) else b"")
     return total.hexdigest()
 
 
@@ -86,9 +87,7 @@ class Sequential:
                 new_local.setdefault(name, []).append(blocks)
         for name, acc in self._accumulators.items():
             table = self.tables[name]
-            acc.apply_to(
-                self.state[name], lambda fields, combined, t=table: self.model.apply(ctx, t, fields, combined)
-            )
+            acc.apply_to(self.state[name], partial(self.model.apply, ctx, table))
         for name, parts in new_local.items():
             for blocks in parts:
                 self.state[name].put(blocks)
