@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from examples.kmeans import KMeans
+
 from scarml.core.block import Array, Blocks, Field, Ids, Table
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.rng import block_uniform, stream

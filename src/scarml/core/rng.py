@@ -10,6 +10,7 @@ Two kinds, both on NumPy's counter-based Philox generator:
 from __future__ import annotations
 
 import hashlib
+import itertools
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +87,7 @@ def _block_words(seed: int, table: Table, ids: Ids, f: Field) -> NDArray[np.uint
     words = np.empty(len(elements), np.uint64)
     chunk_of = elements // _CHUNK_WORDS  # ascending, since ids are
     edges = np.flatnonzero(np.diff(chunk_of, prepend=-1, append=-1)) if len(elements) else np.zeros(0, np.int64)
-    for begin, end in zip(edges[:-1], edges[1:], strict=True):
+    for begin, end in itertools.pairwise(edges):
         chunk = int(chunk_of[begin])
         counter = chunk * (_CHUNK_WORDS // 4)
         raw = np.random.Philox(key=key, counter=counter).random_raw(_CHUNK_WORDS)

@@ -25,7 +25,7 @@ def initial_blocks(model: Model, table: Table, ids: Ids, seed: int) -> Blocks:
     """x(0) of the blocks ``ids``; derived tables start at zero."""
     if table.derived:
         return table.empty(ids)
-    return Blocks(table, ids, {name: a for name, a in model.init(table, ids, seed).items()})
+    return Blocks(table, ids, dict(model.init(table, ids, seed)))
 
 
 def digest(state: Mapping[str, Blocks]) -> str:

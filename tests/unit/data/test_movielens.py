@@ -41,7 +41,19 @@ def test_ids_become_dense_in_ascending_order(tmp_path: Path, end: str) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["", " ", "1,2", "1,2,3.0,4,5", "x,2,3.0,4", "1,2,nan,4", "1,2,inf,4", "1,2.5,3.0,4", "1,2,three,4", "#", f"{2**63},2,3.0,4"],
+    [
+        "",
+        " ",
+        "1,2",
+        "1,2,3.0,4,5",
+        "x,2,3.0,4",
+        "1,2,nan,4",
+        "1,2,inf,4",
+        "1,2.5,3.0,4",
+        "1,2,three,4",
+        "#",
+        f"{2**63},2,3.0,4",
+    ],
 )
 @pytest.mark.parametrize("line", [2, 3, 4])
 def test_wrong_line_is_named(tmp_path: Path, wrong: str, line: int) -> None:

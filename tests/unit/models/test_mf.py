@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,8 +40,10 @@ def test_rows_are_solved_as_by_the_reference(
     fast = solve_rows(others, starts, index, targets, regularization)
     plain = solve_rows_reference(others, starts, index, targets, regularization)
     np.testing.assert_allclose(fast, plain, atol=2e-3)
-    for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-        objectives = [objective(x[i], others[index[begin:end]], targets[begin:end], regularization) for x in (fast, plain)]
+    for i, (begin, end) in enumerate(itertools.pairwise(starts)):
+        objectives = [
+            objective(x[i], others[index[begin:end]], targets[begin:end], regularization) for x in (fast, plain)
+        ]
         assert objectives[0] == pytest.approx(objectives[1], rel=1e-5, abs=1e-6)
 
 
