@@ -122,7 +122,10 @@ class CheckpointCoordinator:
         return self._begin(version, final=False)
 
     def save_all_changed(self, version: Version) -> list[Action]:
-        """Save every block whose bytes differ from the durable ones, outside the budget. Only when idle."""
+        """Save every block whose bytes differ from the durable ones, outside the budget. Only when idle.
+
+        Policy ``full`` saves everything instead, as one more complete checkpoint to go on from.
+        """
         self.final_is_whole = None
         return self._begin(version, final=True)
 
@@ -130,7 +133,7 @@ class CheckpointCoordinator:
         self._save = save = _Save(self._next_save_id, version, final)
         self._next_save_id += 1
         actions = [_report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)]
-        if not final and not self._selector.needs_distances:
+        if self._selector.is_full or not (final or self._selector.needs_distances):
             return actions + self._choose(save)
         self.step = SaveStep.MEASURING
         view = self._recovery.view
@@ -151,7 +154,9 @@ class CheckpointCoordinator:
         return [] if save.measuring else self._choose(save)
 
     def _choose(self, save: _Save) -> list[Action]:
-        if save.final:
+        if save.final and self._selector.is_full:
+            chosen = {t.name: t.all_ids for t in self._layout.saved_tables}
+        elif save.final:
             chosen = {name: np.sort(np.concatenate(ids)) for name, ids in save.changed.items()}
         else:
             chosen = self._selector.select(save.distances or None)
@@ -160,7 +165,7 @@ class CheckpointCoordinator:
         parts = self._recovery.split_by_owner({name: ids for name, ids in chosen.items() if len(ids)})
         save.staging, save.writing = set(parts), set(parts)
         self.step = SaveStep.STAGING
-        unit = self._selector.is_full and not save.final
+        unit = self._selector.is_full
         view = self._recovery.view.number
         orders: list[Action] = [
             Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit)) for n, ids in parts.items()
@@ -245,7 +250,7 @@ class CheckpointCoordinator:
                 )
             )
         if self.step is SaveStep.WRITING and not save.writing:
-            if self._selector.is_full and save.whole and not save.final:
+            if self._selector.is_full and save.whole:
                 self.step = SaveStep.RECORDING
                 return [*actions, CompleteUnit(save.save_id, save.version, tuple(sorted(save.segments)))]
             return actions + self._end(save)

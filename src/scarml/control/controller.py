@@ -453,10 +453,12 @@ class Controller:
 
     def _restore(self, trigger: str, *, everything: bool) -> list[m.Action]:
         self._loss_known = False
-        self._lost_blocks += self.recovery.lose(sorted(self._lost)) if self._lost else 0
-        self._lost.clear()
+        if self._lost:
+            self.recovery.lose(sorted(self._lost))
+            self._lost.clear()
         if everything:
-            self._lost_blocks = self.recovery.unsettle_all()
+            self.recovery.unsettle_all()
+        self._lost_blocks = self.recovery.n_unsettled_blocks
         view = self.view
         return [
             _report("view_changed", view=view.number, servers=list(view.servers), workers=list(view.workers)),

@@ -32,21 +32,25 @@ class RecoveryCoordinator:
         self.view: View = first_view(layout, servers, workers)
         self._settled = {t.name: np.zeros(len(layout.partitions[t.name]), bool) for t in layout.saved_tables}
 
-    def lose(self, nodes: Sequence[NodeId]) -> int:
-        """Make the view without ``nodes``. Returns the number of saved blocks that went with them."""
-        n_lost = 0
+    def lose(self, nodes: Sequence[NodeId]) -> None:
+        """Make the view without ``nodes``; what they owned is unsettled."""
         for name, settled in self._settled.items():
-            gone = np.array([owner in nodes for owner in self.view.owners(self._layout, name)], bool)
-            n_lost += sum(len(self._layout.partitions[name][p]) for p in np.flatnonzero(gone))
-            settled[gone] = False
+            settled[[owner in nodes for owner in self.view.owners(self._layout, name)]] = False
         self.view = next_view(self.view, nodes)
-        return n_lost
 
-    def unsettle_all(self) -> int:
-        """Everything must be loaded again. Returns the number of saved blocks."""
+    def unsettle_all(self) -> None:
+        """Everything must be loaded again."""
         for settled in self._settled.values():
             settled[:] = False
-        return sum(t.n_blocks for t in self._layout.saved_tables)
+
+    @property
+    def n_unsettled_blocks(self) -> int:
+        """Saved blocks that their owners have yet to load."""
+        return sum(
+            len(self._layout.partitions[name][p])
+            for name, settled in self._settled.items()
+            for p in np.flatnonzero(~settled)
+        )
 
     def loads(self) -> Loads:
         """For every node of the view, per table the ids that it must load."""

@@ -1,0 +1,1 @@
+"""Engines: servers, workers, and what makes them run, in one process or simulated."""

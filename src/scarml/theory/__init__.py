@@ -1,0 +1,1 @@
+"""Theory: perturbations, iteration cost, convergence. No I/O."""

@@ -1,0 +1,205 @@
+"""The engine that runs a cluster in one process: nodes are objects, shards run on threads, losses are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+from threading import Timer
+from time import monotonic
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from scarml.control import messages as m
+from scarml.control.controller import State
+from scarml.control.history import Record
+from scarml.control.view import NodeId
+from scarml.core.block import Blocks
+from scarml.engine.cluster import Cluster
+from scarml.engine.fault_plan import FaultPlan
+from scarml.engine.shard_pool import ShardPool
+from scarml.theory.perturbation import perturbation_norm
+
+__all__ = ["InProcess", "ThreadScheduler"]
+
+
+class ThreadScheduler:
+    """Runs node orders, shards and writes on threads of this process.
+
+    Args:
+        n_threads: for shards, and as many lanes for node orders; a node is always on the same lane.
+        n_workers: shards that may be in work before the first is folded are at least so many.
+    """
+
+    def __init__(self, n_threads: int, n_workers: int) -> None:
+        self.events: SimpleQueue[m.Event | BaseException] = SimpleQueue()
+        self._start_s = monotonic()
+        self._lanes = [ThreadPoolExecutor(1, thread_name_prefix=f"scarml-lane-{i}") for i in range(n_threads)]
+        self._lane_of: dict[NodeId, ThreadPoolExecutor] = {}
+        self._pool = ShardPool(n_threads, max(n_workers, n_threads) + 1, self._guard)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="scarml-writer")
+        self._last_write: Future[None] | None = None
+        self._timers: set[Timer] = set()
+
+    def now_s(self) -> float:
+        """Seconds since this scheduler was made."""
+        return monotonic() - self._start_s
+
+    def deliver(self, node: NodeId, task: Callable[[], None]) -> None:
+        """On the node's lane."""
+        lane = self._lane_of.setdefault(node, self._lanes[len(self._lane_of) % len(self._lanes)])
+        lane.submit(self._guard, task)
+
+    def compute(self, node: NodeId, shard: int, commit: int, task: Callable[[], None]) -> None:
+        """On the shard pool."""
+        self._pool.submit(commit, shard, task)
+
+    def folded(self, commit: int, n_shards: int) -> None:
+        """Lets the shard pool go on."""
+        self._pool.folded(commit, n_shards)
+
+    def write(self, node: NodeId, task: Callable[[], None]) -> None:
+        """On the writer's thread."""
+        self._last_write = self._writer.submit(self._guard, task)
+
+    def post(self, event: m.Event, delay_s: float = 0.0) -> None:
+        """To the controller's queue."""
+        if not delay_s:
+            self.events.put(event)
+            return
+        timer = Timer(delay_s, self.events.put, (event,))
+        timer.daemon = True
+        self._timers.add(timer)
+        timer.start()
+
+    def drain_writes(self) -> None:
+        """Wait until everything that was to be written has been, or has failed, and its node knows."""
+        if self._last_write is not None:
+            self._last_write.result()
+        for lane in self._lanes:
+            lane.submit(int).result()
+
+    def close(self) -> None:
+        """End all threads, writes first."""
+        for timer in self._timers:
+            timer.cancel()
+        self._writer.shutdown(wait=True)
+        self._pool.close()
+        for lane in self._lanes:
+            lane.shutdown(wait=True)
+
+    def _guard(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as e:  # brought to the thread that waits for events, which raises it
+            self.events.put(e)
+
+
+class InProcess:
+    """Runs one cluster to its end.
+
+    Args:
+        make_cluster: makes the cluster on this engine's scheduler, with this engine's record hook.
+        n_threads: for shards.
+        n_workers: of the cluster.
+        faults: which nodes are lost, and when.
+        on_record: gets every record, with the time and exact perturbations.
+    """
+
+    def __init__(
+        self,
+        make_cluster: Callable[[ThreadScheduler, Callable[[Record], None]], Cluster],
+        *,
+        n_threads: int,
+        n_workers: int,
+        faults: FaultPlan,
+        on_record: Callable[[Record], None],
+    ) -> None:
+        self._scheduler = ThreadScheduler(n_threads, n_workers)
+        self._faults = faults
+        self._tell = on_record
+        self._lost: list[dict[str, Blocks]] = []
+        self._awaited_save: int | None = None
+        self._save_begun_at: int | None = None
+        self.cluster = make_cluster(self._scheduler, self._on_record)
+
+    def run(self, start: m.Start) -> m.Finish:
+        """Train until the controller says that it is over.
+
+        Raises:
+            Whatever a model or a node raised.
+        """
+        with threadpool_limits(1):
+            try:
+                self.cluster.handle(start)
+                while self.cluster.finished is None:
+                    event = self._scheduler.events.get()
+                    if isinstance(event, BaseException):
+                        raise event
+                    self.cluster.handle(event)
+                    self._strike()
+            finally:
+                self._scheduler.close()
+        return self.cluster.finished
+
+    def request_stop(self, reason: str) -> None:
+        """End at the next boundary with everything saved. May be called from a signal handler."""
+        self._scheduler.events.put(m.StopRequested(reason))
+
+    # -------------------------------------------------------------------------------------------------------- records
+    def _on_record(self, record: Record) -> None:
+        extra: dict[str, Any] = {}
+        match record.name:
+            case "iteration_committed":
+                self._doom(record["iteration"])
+            case "save_started" if not record["final"]:
+                self._save_begun_at = record["iteration"]
+            case "save_committed" | "save_given_up":
+                self._awaited_save = None
+            case "node_lost":
+                extra = {"simulated": True}
+            case "recovery_started" if record["kind"] == "full":
+                live = self.cluster.nodes.values()
+                self._lost += [{n: b.copy() for n, b in node.holder.blocks.items()} for node in live]
+            case "recovery_completed" if record["kind"] != "start":
+                extra = {"perturbation": self._perturbation(), "perturbation_is_exact": True}
+        self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
+
+    def _perturbation(self) -> float:
+        state = self.cluster.state()
+        pairs = [
+            (state[name].take(lost.ids), lost)
+            for held in self._lost
+            for name, lost in held.items()
+            if not lost.table.derived and len(lost)
+        ]
+        self._lost = []
+        return perturbation_norm(pairs, self.cluster.training.model.distance)
+
+    # --------------------------------------------------------------------------------------------------------- losses
+    def _doom(self, iteration: int) -> None:
+        """On x(iteration): choose who is lost in the next phase; they will never be prepared for it."""
+        view = self.cluster.controller.view
+        for lag in (0, 1):
+            victims = [n for n in self._faults.due(iteration, lag, view) if n in self.cluster.nodes]
+            if victims and lag == 1:
+                self._scheduler.drain_writes()
+            self.cluster.stalled.update(dict.fromkeys(victims, lag))
+        self._awaited_save = iteration if self.cluster.stalled else None
+        self._save_begun_at = None
+
+    def _strike(self) -> None:
+        """After every event: lose the doomed once the next phase is under way and the save of x(T) is settled."""
+        doomed = self.cluster.stalled
+        if not doomed or self.cluster.controller.state not in (State.COMPUTING, State.HOLDING):
+            return
+        if 1 not in doomed.values() and self._awaited_save is not None:
+            if self._save_begun_at == self._awaited_save:
+                return
+            self._scheduler.drain_writes()
+        iteration = self.cluster.controller.clock.iteration
+        for name in list(doomed):
+            self._lost.append(self.cluster.nodes[name].holder.blocks)
+            self.cluster.kill(name, f"killed by the fault plan on x({iteration}), simulated")

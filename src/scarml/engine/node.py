@@ -1,0 +1,276 @@
+"""What servers and workers have in common: blocks, their caches, the view they obey, and their part of a save.
+
+A node is a plain object: orders in, `Output` out, no thread and no clock. An engine gives it its orders one at a time,
+each from one sender in the order in which they were sent. The same nodes run in one process, in the simulation, and in
+processes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.version_index import Versions
+from scarml.control import messages as m
+from scarml.control.view import Layout, NodeId, View
+from scarml.core.block import Blocks, Ids, Table, concatenate
+from scarml.core.model import Model, Shard
+from scarml.core.sequential import initial_blocks
+from scarml.errors import ProtocolError, StoreError
+from scarml.storage.background_writer import Outcome, WriteFailed
+from scarml.storage.segment import Segment
+from scarml.storage.segment_reader import Damage, SegmentReader
+
+__all__ = ["BlockHolder", "Forward", "Node", "OpenReader", "Output", "Reply", "RunShards", "ShardResult", "Store", "Stored", "Training"]
+
+OpenReader = Callable[[int], SegmentReader]
+"""Gives the store as a term sees it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Training:
+    """What is trained: the same on every node.
+
+    Args:
+        model: the algorithm.
+        shards: the data, cut.
+        layout: tables, partitions and shards.
+        seed: of all random values.
+    """
+
+    model: Model
+    shards: Sequence[Shard]
+    layout: Layout
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """An event for the controller."""
+
+    event: m.Event
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Forward:
+    """An order for another node."""
+
+    node: NodeId
+    order: m.NodeOrder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """A segment for this node's background writer; the outcome comes back as `Stored`."""
+
+    segment: Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of a segment."""
+
+    save_id: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunShards:
+    """Shards for a worker to work on in parallel, lowest first; each outcome comes back as `ShardResult`."""
+
+    order: m.ComputePhase | m.EvaluateLoss
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardResult:
+    """What became of one shard: pushes for every server and new blocks of its own, or its loss."""
+
+    order: m.ComputePhase | m.EvaluateLoss
+    shard: int
+    pushes: tuple[Forward, ...] = ()
+    local: Sequence[Blocks] = ()
+    loss: float = 0.0
+
+
+Output = Reply | Forward | Store | RunShards
+
+
+class Node(Protocol):
+    """What an engine knows of a server or a worker."""
+
+    name: NodeId
+    holder: BlockHolder
+
+    def handle(self, order: m.NodeOrder | Stored | ShardResult) -> list[Output]:
+        """Carry out one order, or take in one outcome."""
+        ...
+
+
+_Loaded = tuple[Blocks, Versions, NDArray[np.bool_], list[str]]
+
+
+class BlockHolder:
+    """The blocks that one node owns, and their running checkpoint.
+
+    Args:
+        name: of the node.
+        home: which tables live here, ``server`` or ``worker``.
+        training: what is trained.
+        open_reader: the store.
+    """
+
+    def __init__(self, name: NodeId, home: str, training: Training, open_reader: OpenReader) -> None:
+        self.name = name
+        self.view: View | None = None
+        self.term = 0
+        self.commit = 0
+        self.blocks: dict[str, Blocks] = {}
+        self.caches: dict[str, BlockCache] = {}
+        self._training = training
+        self._tables = [t for t in training.layout.tables.values() if t.home == home]
+        self._open_reader = open_reader
+        self._staged: Segment | None = None
+
+    def obeys(self, view: int) -> bool:
+        """Whether orders of this view are for this node now."""
+        return self.view is not None and self.view.number == view
+
+    # ---------------------------------------------------------------------------------------------------------- views
+    def install(self, order: m.InstallView) -> m.ViewInstalled | m.LoadFailed:
+        """Obey a view, after loading what it asks for. Nothing changes if the store cannot be read.
+
+        Raises:
+            ProtocolError: if the order is for another commit than this node has reached.
+        """
+        if self.view is not None and order.commit != self.commit:
+            raise ProtocolError(f"{self.name} is at commit {self.commit}; view {order.view.number} is at {order.commit}")
+        try:
+            reader = self._open_reader(order.term)
+            loaded = [self._load(t, order, reader) for t in self._tables if not t.derived]
+        except StoreError as e:
+            return m.LoadFailed(self.name, order.view.number, str(e))
+        self.view, self.term, self.commit = order.view, order.term, order.commit
+        for blocks, versions, _, _ in loaded:
+            if len(blocks) or blocks.table.name not in self.blocks:
+                self._take_over(blocks, versions)
+        for t in self._tables:
+            if t.derived:
+                ids = order.view.blocks_of(self.name, self._training.layout, t.name)
+                if t.name not in self.blocks or not np.array_equal(self.blocks[t.name].ids, ids):
+                    self.blocks[t.name] = t.empty(ids)
+        iterations = np.concatenate([v.iteration[found] for _, v, found, _ in loaded] or [np.zeros(0, np.int64)])
+        return m.ViewInstalled(
+            self.name,
+            order.view.number,
+            restored=len(iterations),
+            from_x0=sum(int((~found).sum()) for _, _, found, _ in loaded),
+            oldest=int(iterations.min()) if len(iterations) else None,
+            newest=int(iterations.max()) if len(iterations) else None,
+            damaged=tuple(text for _, _, _, damaged in loaded for text in damaged),
+        )
+
+    def _load(self, table: Table, order: m.InstallView, reader: SegmentReader) -> _Loaded:
+        ids = order.load.get(table.name, np.zeros(0, np.int64))
+        if not len(ids):
+            return table.empty(ids), Versions.initial(0), np.zeros(0, bool), []
+        got = reader.read_newest(table, ids)
+        if not got.found.all():
+            got.blocks.put(initial_blocks(self._training.model, table, ids[~got.found], self._training.seed))
+        return got.blocks, got.versions, got.found, [_in_words(d) for d in got.damaged]
+
+    def _take_over(self, blocks: Blocks, versions: Versions) -> None:
+        name = blocks.table.name
+        held = self.blocks.get(name)
+        keep = np.zeros(0, np.int64) if held is None else np.setdiff1d(held.ids, blocks.ids, assume_unique=True)
+        if held is None or not len(keep):
+            self.blocks[name] = blocks
+            self.caches[name] = BlockCache(blocks, versions, self._training.model.distance)
+        else:
+            self.blocks[name] = concatenate(blocks.table, [held.take(keep), blocks])
+            self.caches[name].adopt(blocks, versions)
+
+    # ---------------------------------------------------------------------------------------------------------- saves
+    def handle(self, order: m.NodeOrder | Stored) -> list[Output]:
+        """The orders that every node understands: views and saves."""
+        match order:
+            case m.InstallView():
+                return [Reply(self.install(order))]
+            case m.MeasureDistances() if self.obeys(order.view):
+                return [Reply(self._measure(order))]
+            case m.SaveBlocks() if self.obeys(order.view):
+                return self._save(order)
+            case m.RetrySave() if self._staged is not None and self._staged.save_id == order.save_id:
+                return [Store(self._staged)]
+            case m.GiveUpSave():
+                self._give_up(order.save_id)
+                return []
+            case Stored():
+                return self._stored(order)
+            case _:
+                return []
+
+    def _measure(self, order: m.MeasureDistances) -> m.DistancesMeasured:
+        measured: dict[str, tuple[Ids, NDArray[np.float64]]] = {}
+        for name, cache in self.caches.items():
+            if order.changed_only:
+                ids = cache.changed(self.blocks[name])
+                measured[name] = (ids, np.full(len(ids), np.inf))
+            else:
+                measured[name] = (cache.ids, cache.score(self.blocks[name]))
+        return m.DistancesMeasured(self.name, order.save_id, measured)
+
+    def _save(self, order: m.SaveBlocks) -> list[Output]:
+        if self._staged is not None:
+            self._give_up(self._staged.save_id)
+        staged: dict[str, Blocks] = {}
+        n_left_out = 0
+        for name, ids in order.ids.items():
+            staged[name], left_out = self.caches[name].stage(self.blocks[name], ids, order.version, order.save_id)
+            n_left_out += len(left_out)
+        v = order.version
+        staged = {name: b for name, b in staged.items() if len(b)}
+        size_bytes = sum(b.nbytes for b in staged.values())
+        reply = Reply(m.BlocksStaged(self.name, order.save_id, size_bytes, n_left_out))
+        if not staged:
+            return [reply, Reply(m.SaveCommitted(self.name, order.save_id, None, 0))]
+        self._staged = Segment(v.term, v.commit, v.iteration, _number(self.name), order.save_id, order.unit, staged)
+        return [reply, Store(self._staged)]
+
+    def _stored(self, stored: Stored) -> list[Output]:
+        if self._staged is None or self._staged.save_id != stored.save_id:
+            return []
+        outcome = stored.outcome
+        if isinstance(outcome, WriteFailed):
+            if outcome.kind == "superseded":
+                return [Reply(m.Superseded(outcome.cause))]
+            return [Reply(m.SaveFailed(self.name, stored.save_id, outcome.cause))]
+        for cache in self.caches.values():
+            cache.mark_durable(stored.save_id)
+        name, self._staged = self._staged.name, None
+        return [Reply(m.SaveCommitted(self.name, stored.save_id, name, outcome.size_bytes))]
+
+    def _give_up(self, save_id: int) -> None:
+        for cache in self.caches.values():
+            cache.give_up(save_id)
+        if self._staged is not None and self._staged.save_id == save_id:
+            self._staged = None
+
+
+def _in_words(damage: Damage) -> str:
+    if damage.block is None:
+        return f"{damage.segment}: {damage.problem}"
+    return (
+        f"{damage.segment}: block {damage.block} of table {damage.table}: {damage.problem} "
+        f"(expected checksum {damage.expected}, found {damage.found}); an older copy is used"
+    )
+
+
+def _number(name: NodeId) -> int:
+    kind, _, n = name.partition("-")
+    return 2 * int(n) + (kind == "worker")

@@ -1,0 +1,191 @@
+"""A worker: owns shards of the data and the blocks that live with them, and computes updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from scarml.control import messages as m
+from scarml.control.view import NodeId, View
+from scarml.core.accumulator import restrict
+from scarml.core.block import Blocks, Ids, concatenate
+from scarml.core.model import ALL, Computed, Reads, Update
+from scarml.engine.node import BlockHolder, Forward, OpenReader, Output, Reply, RunShards, ShardResult, Stored, Training
+
+__all__ = ["Peers", "Worker"]
+
+
+class Peers(Protocol):
+    """How a worker reaches the servers: the data path, behind one interface."""
+
+    def read(self, server: NodeId, view: int, commit: int, table: str, ids: Ids | None) -> Blocks | None:
+        """A server's blocks ``ids`` of a table (None: all it has) after a commit; None if it is gone or elsewhere."""
+        ...
+
+
+class Worker:
+    """One worker.
+
+    New values of its own blocks are kept aside until the commit, so that a phase can be computed again.
+
+    Args:
+        training: what is trained; of the shards a worker touches only those that it owns.
+        open_reader: the store.
+        peers: the servers.
+    """
+
+    def __init__(self, name: NodeId, training: Training, open_reader: OpenReader, peers: Peers) -> None:
+        self.name = name
+        self.holder = BlockHolder(name, "worker", training, open_reader)
+        self._model = training.model
+        self._layout = training.layout
+        self._shards = training.shards
+        self._peers = peers
+        self._server_blocks: dict[str, list[Ids]] = {}
+        self._under_way: m.ComputePhase | None = None
+        self._outstanding: set[int] = set()
+        self._new_local: list[Blocks] = []
+        self._whole_tables: dict[tuple[int, int, str], Blocks | None] = {}
+        self._lock = Lock()
+
+    def handle(self, order: m.NodeOrder | Stored | ShardResult) -> list[Output]:
+        """Carry out one order."""
+        match order:
+            case m.ComputePhase() if self.holder.obeys(order.view) and order.commit == self.holder.commit + 1:
+                return self._start_phase(order)
+            case m.EvaluateLoss() if self.holder.obeys(order.view) and order.commit == self.holder.commit:
+                return [RunShards(order, tuple(self._view.shards_of(self.name)))]
+            case ShardResult():
+                return self._take_in(order)
+            case m.CommitPhase():
+                return self._commit(order)
+            case m.InstallView():
+                return self._install(order)
+            case _:
+                return self.holder.handle(order)
+
+    @property
+    def _view(self) -> View:
+        assert self.holder.view is not None
+        return self.holder.view
+
+    def _install(self, order: m.InstallView) -> list[Output]:
+        self._under_way, self._new_local, self._outstanding = None, [], set()
+        with self._lock:
+            self._whole_tables = {}
+        outputs = self.holder.handle(order)
+        if self.holder.obeys(order.view.number):
+            self._server_blocks = {
+                name: [order.view.blocks_of(server, self._layout, name) for server in order.view.servers]
+                for name, table in self._layout.tables.items()
+                if table.home == "server"
+            }
+        return outputs
+
+    # ------------------------------------------------------------------------------------------------ orders, in turn
+    def _start_phase(self, order: m.ComputePhase) -> list[Output]:
+        if self._under_way == order:
+            return []
+        self._under_way = order
+        shards = self._view.shards_of(self.name)
+        self._outstanding, self._new_local = set(shards), []
+        if not shards:
+            return [Reply(m.Prepared(self.name, order.view, order.commit))]
+        return [RunShards(order, tuple(shards))]
+
+    def _take_in(self, result: ShardResult) -> list[Output]:
+        order = result.order
+        if not self.holder.obeys(order.view):
+            return []
+        if isinstance(order, m.EvaluateLoss):
+            return [Reply(m.LossComputed(self.name, order.view, order.commit, result.shard, result.loss))]
+        if order != self._under_way or result.shard not in self._outstanding:
+            return []
+        self._outstanding.remove(result.shard)
+        self._new_local += result.local
+        outputs: list[Output] = list(result.pushes)
+        if not self._outstanding:
+            outputs.append(Reply(m.Prepared(self.name, order.view, order.commit)))
+        return outputs
+
+    def _commit(self, order: m.CommitPhase) -> list[Output]:
+        if not self.holder.obeys(order.view) or order.commit != self.holder.commit + 1:
+            return []
+        for blocks in self._new_local:
+            self.holder.blocks[blocks.table.name].put(blocks)
+        self._new_local, self._under_way = [], None
+        with self._lock:
+            self._whole_tables = {}
+        self.holder.commit = order.commit
+        return [Reply(m.Committed(self.name, order.view, order.commit))]
+
+    # ------------------------------------------------------------------------------------------- shards, in parallel
+    def run_shard(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> ShardResult | None:
+        """Compute one shard from the state that the order speaks of. Changes nothing; may run beside others.
+
+        Returns:
+            None if a server that it needs is gone or elsewhere: a new view is then on its way.
+        """
+        shard = self._shards[index]
+        local = {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
+        if isinstance(order, m.EvaluateLoss):
+            reads = self._read(order.view, order.commit, self._model.loss_reads(shard))
+            if reads is None:
+                return None
+            return ShardResult(order, index, loss=float(self._model.loss(shard, reads, local)))
+        if order.ctx.phase == m.REBUILD:
+            computed = Computed(self._model.rebuild(shard, local))
+        else:
+            reads = self._read(order.view, order.commit - 1, self._model.reads(order.ctx, shard))
+            if reads is None:
+                return None
+            computed = self._model.compute(order.ctx, shard, reads, local)
+        return ShardResult(order, index, self._pushes(order, index, computed), tuple(computed.local.values()))
+
+    def _read(self, view: int, commit: int, wanted: Reads) -> Mapping[str, Blocks] | None:
+        reads = {}
+        for name, ids in wanted.items():
+            got = self._whole_table(view, commit, name) if ids is ALL else self._some(view, commit, name, ids)
+            if got is None:
+                return None
+            reads[name] = got
+        return reads
+
+    def _whole_table(self, view: int, commit: int, name: str) -> Blocks | None:
+        """All blocks of a table, put together once a commit and shared by this worker's shards."""
+        key = (view, commit, name)
+        with self._lock:
+            if key not in self._whole_tables:
+                self._whole_tables[key] = self._some(view, commit, name, None)
+            return self._whole_tables[key]
+
+    def _some(self, view: int, commit: int, name: str, ids: Any) -> Blocks | None:
+        if not self.holder.obeys(view):
+            return None
+        parts = []
+        for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
+            mine = None if ids is None else np.intersect1d(ids, owned, assume_unique=True)
+            if mine is not None and not len(mine):
+                continue
+            part = self._peers.read(server, view, commit, name, mine)
+            if part is None:
+                return None
+            parts.append(part)
+        return concatenate(self._layout.tables[name], parts)
+
+    def _pushes(self, order: m.ComputePhase, shard: int, computed: Computed) -> tuple[Forward, ...]:
+        """The updates, parted by owner; every server gets a push, if only an empty one."""
+        per_server: list[list[Update]] = [[] for _ in self._view.servers]
+        for update in computed.updates:
+            for position, owned in enumerate(self._server_blocks[update.table]):
+                part = restrict(update, self._layout.tables[update.table], owned)
+                if part is not None:
+                    per_server[position].append(part)
+        return tuple(
+            Forward(server, m.Push(order.view, order.commit, order.ctx, shard, tuple(updates)))
+            for server, updates in zip(self._view.servers, per_server, strict=True)
+        )
+

@@ -1,0 +1,269 @@
+"""The runtime's front door: a model, its data, an engine and a checkpoint make a run.
+
+Example:
+    >>> import scarml as scar
+    >>> job = scar.Job(scar.QP(), servers=2, workers=1, stop=scar.Stop(max_iters=5), run=None)
+    >>> job.run().iterations
+    5
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from scarml.checkpoint.selection import Checkpoint
+from scarml.checkpoint.version_index import Version
+from scarml.control import messages as m
+from scarml.control.controller import Controller, Stop
+from scarml.control.history import Record
+from scarml.control.view import Layout
+from scarml.core.model import Model
+from scarml.core.sequential import digest
+from scarml.data.registry import load
+from scarml.engine.cluster import Cluster
+from scarml.engine.fault_plan import FaultPlan, Kill
+from scarml.engine.inprocess import InProcess
+from scarml.engine.node import Training
+from scarml.errors import RunExistsError, StoreError, UsageError
+from scarml.result import Result
+from scarml.storage.local import LocalStore
+from scarml.storage.memory import MemoryStore
+from scarml.storage.run_folder import RunFolder
+from scarml.storage.store import Store
+
+__all__ = ["Job", "Resume"]
+
+Resume = Literal["auto", "must", "never"]
+
+
+class Job:
+    """One training run on a parameter server.
+
+    Args:
+        model: the algorithm.
+        data: its data, or the name of a data set (``scarml data list``).
+        servers, workers: nodes at the start, at least 1 each.
+        checkpoint: what to save, how often, and how to recover.
+        stop: when training is done; without a criterion or a limit it runs until it is told to stop.
+        run: the run folder; None keeps everything in memory, for experiments.
+        resume: ``never`` refuses a folder that has a run in it, ``must`` needs one, ``auto`` starts or continues.
+        seed: of all random values.
+        shards: pieces of the data; results depend on it in the last bits, never on the number of nodes.
+        threads: for shards.
+        kills: losses on purpose, simulated.
+        fail_rate: besides, the probability per iteration that a random server is lost, simulated.
+        on_event: gets every `Record` of the run's history.
+        handle_signals: a first SIGINT or SIGTERM ends the run at the next boundary with everything saved.
+
+    Raises:
+        UsageError: one sentence for what is wrong with the arguments.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        data: Any = None,
+        *,
+        servers: int = 4,
+        workers: int = 2,
+        checkpoint: Checkpoint | None = None,
+        stop: Stop | None = None,
+        run: str | Path | None = None,
+        resume: Resume = "never",
+        seed: int = 0,
+        shards: int = 16,
+        threads: int = 2,
+        kills: Sequence[Kill] = (),
+        fail_rate: float = 0.0,
+        on_event: Callable[[Record], None] | None = None,
+        handle_signals: bool = False,
+    ) -> None:
+        for name, value in (("servers", servers), ("workers", workers), ("shards", shards), ("threads", threads)):
+            if value < 1:
+                raise UsageError(f"--{name} is {value}; expected at least 1")
+        if resume not in ("auto", "must", "never"):
+            raise UsageError(f"--resume {resume!r} is unknown; choose auto, must or never")
+        if run is None and resume == "must":
+            raise UsageError("--resume must needs a run folder to resume; name it with --run")
+        self._model = model
+        self._data_name = data if isinstance(data, str) else None
+        self._data = load(data) if isinstance(data, str) else data
+        self._servers = [f"server-{i}" for i in range(servers)]
+        self._workers = [f"worker-{i}" for i in range(workers)]
+        self._checkpoint = checkpoint or Checkpoint()
+        self._stop = stop or Stop()
+        self._run = None if run is None else Path(run)
+        self._resume = resume
+        self._seed = seed
+        self._n_shards = shards
+        self._threads = threads
+        self._faults = FaultPlan(kills, fail_rate, seed)
+        self._on_event = on_event
+        self._handle_signals = handle_signals
+
+    def run(self) -> Result:
+        """Train to the end.
+
+        Returns:
+            What happened; see `Result`.
+
+        Raises:
+            RunExistsError, RunInUseError: the folder cannot be used so.
+            StoreError: the folder cannot be read or written at the start. (Later failures do not stop training.)
+        """
+        shards = self._model.shards(self._data, self._n_shards)
+        tables = self._model.tables(self._data)
+        layout = Layout.of(self._model, tables, shards, self._seed)
+        with ExitStack() as stack:
+            folder, is_new = self._open_folder(layout)
+            stack.enter_context(folder.lock())
+            start = self._start(folder, is_new)
+            result = Result(checkpoint=self._checkpoint, n_examples=sum(s.n_examples for s in shards))
+            log = _EventLog(folder, start.term)
+
+            def on_record(record: Record) -> None:
+                record = result.take_in(record)
+                log.take_in(record)
+                if self._on_event is not None:
+                    self._on_event(record)
+
+            training = Training(self._model, shards, layout, self._seed)
+            engine = self._engine(training, folder, on_record)
+            stack.enter_context(self._signals(engine))
+            finish = engine.run(start)
+            log.flush()
+            result.end(finish, digest(engine.cluster.state()) if finish.outcome != "nodes-lost" else None)
+            return result
+
+    def _engine(self, training: Training, folder: RunFolder, on_record: Callable[[Record], None]) -> InProcess:
+        controller = Controller(
+            training.layout,
+            self._servers,
+            self._workers,
+            n_phases=self._model.n_phases,
+            seed=self._seed,
+            checkpoint=self._checkpoint,
+            stop=self._stop,
+        )
+        return InProcess(
+            lambda scheduler, hook: Cluster(training, controller, folder, scheduler, hook),
+            n_threads=self._threads,
+            n_workers=len(self._workers),
+            faults=self._faults,
+            on_record=on_record,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ the folder
+    def _open_folder(self, layout: Layout) -> tuple[RunFolder, bool]:
+        description = self._description(layout)
+        store: Store = MemoryStore() if self._run is None else LocalStore(str(self._run))
+        if self._resume == "never":
+            return self._create(store, description), True
+        if self._resume == "auto" and not RunFolder.is_run(store):
+            return self._create(store, description), True
+        folder = RunFolder.open(store)
+        for key in ("model", "data", "seed", "shards", "tables"):
+            if folder.description.get(key) != description[key]:
+                raise UsageError(
+                    f"the run in {self._run} has {key} {folder.description.get(key)}, this command has "
+                    f"{description[key]}; give the same, or use another --run folder"
+                )
+        return folder, False
+
+    def _create(self, store: Store, description: dict[str, Any]) -> RunFolder:
+        try:
+            return RunFolder.create(store, description)
+        except RunExistsError:
+            raise RunExistsError(
+                f"{self._run} has a run in it; continue it with --resume auto, or name another folder with --run"
+            ) from None
+
+    def _description(self, layout: Layout) -> dict[str, Any]:
+        model = self._model
+        parameters = dataclasses.asdict(model) if dataclasses.is_dataclass(model) else {}  # type: ignore[call-overload]
+        return {
+            "model": {"class": f"{type(model).__module__}:{type(model).__qualname__}", "parameters": parameters},
+            "data": self._data_name,
+            "seed": self._seed,
+            "shards": self._n_shards,
+            "tables": [_describe(t) for t in layout.tables.values()],
+            "checkpoint": {
+                f.name: str(getattr(self._checkpoint, f.name))
+                for f in dataclasses.fields(self._checkpoint)
+                if f.init
+            },
+        }
+
+    def _start(self, folder: RunFolder, is_new: bool) -> m.Start:
+        if is_new:
+            return m.Start(folder.claim_term("new"))
+        last = folder.last_term()
+        if last is None:
+            return m.Start(folder.claim_term("new"))
+        unit = folder.last_unit(last)
+        if self._checkpoint.recovery == "full":
+            term = folder.claim_term(unit or "new")
+        else:
+            term = folder.claim_term("parent")
+        newest = folder.newest_commit(term) or Version(0, 0, 0)
+        executed = max((r["executed"] for r in folder.read_events() if r["event"] == "iteration_committed"), default=0)
+        version = Version(unit.term, unit.commit, unit.iteration) if unit else None
+        return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
+
+    @contextmanager
+    def _signals(self, engine: InProcess) -> Iterator[None]:
+        """A first signal asks for a graceful stop; a second one of the same kind does what it always does."""
+        if not self._handle_signals or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+        def on_signal(number: int, _: Any) -> None:
+            signal.signal(number, before[signal.Signals(number)])
+            engine.request_stop(f"signal {signal.Signals(number).name}")
+
+        for s in before:
+            signal.signal(s, on_signal)
+        try:
+            yield
+        finally:
+            for s, handler in before.items():
+                signal.signal(s, handler)
+
+
+class _EventLog:
+    """Keeps records back until a save is durable, then writes them as one chunk. A failing store loses none of them."""
+
+    def __init__(self, folder: RunFolder, term: int) -> None:
+        self._folder = folder
+        self._term = term
+        self._kept: list[dict[str, Any]] = []
+
+    def take_in(self, record: Record) -> None:
+        self._kept.append({"event": record.name, "t_s": round(record.t_s, 6), **record.fields})
+        if record.name == "save_committed":
+            self.flush()
+
+    def flush(self) -> None:
+        try:
+            self._folder.append_events(self._term, self._kept)
+        except StoreError:
+            return
+        self._kept = []
+
+
+def _describe(table: Any) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "n_blocks": table.n_blocks,
+        "home": table.home,
+        "derived": table.derived,
+        "ragged": table.lengths is not None,
+        "fields": [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in table.fields],
+    }
