@@ -1,4 +1,4 @@
-"""Folding the updates of many shards into one value per block.
+"""Parting updates by owner, and folding the updates of many shards into one value per block.
 
 Floating-point addition is not associative, so whoever folds must do it in shard order; then the result does not depend
 on how shards and blocks are spread over nodes.
@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from scarml.core.block import Array, Blocks, Ids
+from scarml.core.block import Array, Blocks, Ids, Table, flat_index
 from scarml.core.model import ALL, Combine, Update
 from scarml.errors import ModelError
 
-__all__ = ["Accumulator"]
+__all__ = ["Accumulator", "restrict"]
 
 
 class Accumulator:
@@ -28,8 +28,7 @@ class Accumulator:
         self._combine = combine
         self._sum: Array | None = None
         self._touched = np.zeros(len(blocks), bool)
-        ends = np.cumsum(blocks.lengths) if self._ragged else None
-        self._spans = None if ends is None else (ends - blocks.lengths, ends)
+        self._lengths = blocks.lengths if self._ragged else np.zeros(0, np.int64)
 
     def fold(self, update: Update) -> None:
         """Add (or assign) one shard's update. Its ids must all be in this container.
@@ -46,7 +45,7 @@ class Accumulator:
         total = self._memory_for(update.values)
         where: Array | slice = slice(None) if len(at) == len(self._ids) else at
         if self._ragged and not isinstance(where, slice):
-            where = self._elements(at)
+            where = flat_index(self._lengths, at)
         if self._combine == "add":
             total[where] += update.values
         else:
@@ -60,7 +59,7 @@ class Accumulator:
         elif self._sum is not None and self._touched.any():
             at = np.flatnonzero(self._touched)
             some = blocks.take(self._ids[at])
-            combined = self._sum[self._elements(at) if self._ragged else at]
+            combined = self._sum[flat_index(self._lengths, at) if self._ragged else at]
             blocks.put(Blocks(self._table, some.ids, dict(apply(dict(some.fields), combined))))
         self.clear()
 
@@ -71,10 +70,7 @@ class Accumulator:
         self._touched[...] = False
 
     def _memory_for(self, values: Array) -> Array:
-        shape = (int(self._spans[1][-1]) if self._spans and len(self._ids) else 0,) if self._ragged else (
-            len(self._ids),
-            *values.shape[1:],
-        )
+        shape = (int(self._lengths.sum()),) if self._ragged else (len(self._ids), *values.shape[1:])
         if self._sum is None or self._sum.shape != shape or self._sum.dtype != values.dtype:
             if self._touched.any():
                 raise ModelError(
@@ -84,15 +80,22 @@ class Accumulator:
             self._sum = np.zeros(shape, values.dtype)
         return self._sum
 
-    def _elements(self, at: Ids) -> Ids:
-        assert self._spans is not None
-        starts, ends = self._spans
-        pieces = [np.arange(starts[i], ends[i]) for i in at]
-        return np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
-
     @staticmethod
     def _store(blocks: Blocks, fields: Mapping[str, Array]) -> None:
         checked = Blocks(blocks.table, blocks.ids, dict(fields))
         for name, new in checked.fields.items():
             if new is not blocks.fields[name]:
                 blocks.fields[name][...] = new
+
+
+def restrict(update: Update, table: Table, owned: Ids) -> Update | None:
+    """The part of an update that concerns the blocks ``owned`` (ascending); None if there is none."""
+    if len(owned) == table.n_blocks:
+        return update
+    ids = table.all_ids if update.ids is ALL else update.ids
+    assert isinstance(ids, np.ndarray)
+    at = owned if update.ids is ALL else np.flatnonzero(np.isin(ids, owned, assume_unique=True))
+    if not len(at):
+        return None
+    ragged = next(f for f in table.fields if f.name == "value").ragged
+    return Update(update.table, ids[at], update.values[flat_index(table.block_lengths[ids], at) if ragged else at])

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from scarml.errors import ModelError
 
-__all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate"]
+__all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate", "flat_index"]
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -198,7 +198,7 @@ class Blocks:
         times what copying costs.
         """
         at = self.positions(ids)
-        flat = _flat_index(self.lengths, at) if self.table.lengths is not None else at
+        flat = flat_index(self.lengths, at) if self.table.lengths is not None else at
         fields = {}
         for f in self.table.fields:
             index = flat if f.ragged else at
@@ -209,7 +209,7 @@ class Blocks:
     def put(self, other: Blocks) -> None:
         """Overwrite the blocks ``other.ids`` of this container, in place, with ``other``'s values."""
         at = self.positions(other.ids)
-        flat = _flat_index(self.lengths, at) if self.table.lengths is not None else at
+        flat = flat_index(self.lengths, at) if self.table.lengths is not None else at
         for f in self.table.fields:
             self.fields[f.name][flat if f.ragged else at] = other.fields[f.name]
 
@@ -234,7 +234,7 @@ class Blocks:
                 ends = np.cumsum(self.lengths)
                 found |= total[ends] > total[ends - self.lengths]
             else:
-                found |= flags.reshape(len(self.ids), -1).any(axis=1)
+                found |= flags.any(axis=tuple(range(1, flags.ndim)))
         return found
 
 
@@ -255,7 +255,7 @@ def concatenate(table: Table, parts: Sequence[Blocks]) -> Blocks:
     return whole
 
 
-def _flat_index(lengths: Ids, at: Ids) -> Ids:
+def flat_index(lengths: Ids, at: Ids) -> Ids:
     """Element indices of the ragged blocks at positions ``at``, given every block's length."""
     starts = np.cumsum(lengths) - lengths
     n = lengths[at]
