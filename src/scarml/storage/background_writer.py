@@ -67,7 +67,7 @@ def write_job(run: RunFolder, job: SaveJob, clock_s: Callable[[], float] = time.
     except StoreError as e:
         return WriteFailed(str(e), "retry", clock_s() - start_s)
     except Exception as e:  # noqa: BLE001 - a bug must not end the thread, or be taken for a failing store
-        _log.exception("storing %s failed for a reason that should not be", job.segment.name)
+        _log.exception("storing save %s failed for a reason that should not be", job.segment.save_id)
         return WriteFailed(f"{type(e).__name__}: {e}", "defect", clock_s() - start_s)
     return Written(size_bytes, clock_s() - start_s)
 
@@ -129,4 +129,4 @@ class BackgroundWriter:
             try:
                 on_done(outcome)
             except Exception:  # noqa: BLE001 - it is the caller's, and must not end the thread
-                _log.exception("the outcome of storing %s could not be delivered", job.segment.name)
+                _log.exception("the outcome of save %s could not be delivered", job.segment.save_id)

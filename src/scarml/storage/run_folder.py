@@ -159,12 +159,13 @@ class RunFolder:
         finally:
             lock.release()
 
-    def claim_term(self, base: Base) -> int:
+    def claim_term(self, base: Base, after: int | None = None) -> int:
         """Claim the next term, durably: from now on no older one can report a commit.
 
         Args:
             base: ``"new"``: from x(0). ``"parent"``: from all that counts in the last term that acted. A `FullSave`:
                 from exactly that full save; it must count in the last term.
+            after: the caller's own term, which must still be the last; None for a start, which takes over from any.
 
         Returns:
             The term.
@@ -178,7 +179,7 @@ class RunFolder:
             problem = unit_problem(self.store, base)
             if problem is not None:
                 raise DamagedError(f"the full save at iteration {base.iteration} cannot be used: {problem}")
-        return self._terms.claim(base)
+        return self._terms.claim(base, after)
 
     def check_term(self, term: int) -> None:
         """Raise SupersededError if a newer term has been claimed."""

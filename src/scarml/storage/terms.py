@@ -67,12 +67,18 @@ class Terms:
         self._store = store
         self._records: dict[int, TermRecord] = {}  # they never change
 
-    def claim(self, base: Base) -> int:
+    def claim(self, base: Base, after: int | None = None) -> int:
         """Claim the next term. See `scarml.storage.run_folder.RunFolder.claim_term`."""
         self._base_record(0, base)  # an error that can be found before the claim must not supersede anybody
-        names = self._store.list("terms/")
-        term = 1 + max((int(m[1]) for m in map(_CLAIM.fullmatch, names) if m), default=0)
-        self._create_claim(term)
+        if after is not None:
+            self.check(after)
+        term = 1 + (after if after is not None else self._last_claim())
+        try:
+            self._create_claim(term)
+        except RunInUseError:
+            if after is not None:
+                self.check(after)
+            raise
         record = self._base_record(term, base)
         body = {
             "term": term, "kind": record.kind, "parent": record.parent,
@@ -117,6 +123,10 @@ class Terms:
     def visible_units(self, term: int) -> list[str]:
         """Names of the full saves that count in a term, the newest first."""
         return [*unit_names(self._store, term), *self.record(term).units]
+
+    def _last_claim(self) -> int:
+        found = (_CLAIM.fullmatch(name) for name in self._store.list("terms/"))
+        return max((int(m[1]) for m in found if m), default=0)
 
     def _create_claim(self, term: int) -> None:
         token = secrets.token_hex(8)

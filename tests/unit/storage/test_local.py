@@ -71,7 +71,9 @@ def outcomes_of_crashes(
 
 
 @pytest.mark.parametrize(("act", "old"), [(put, None), (put, OLD), (create, None)])
-def test_power_loss_at_any_operation_leaves_old_or_new_whole_and_what_returned_stays(act: Act, old: bytes | None) -> None:
+def test_power_loss_at_any_operation_leaves_old_or_new_whole_and_what_returned_stays(
+    act: Act, old: bytes | None
+) -> None:
     outcomes = outcomes_of_crashes(act, old)
     assert {is_done for is_done, _ in outcomes} == {True, False}
     for is_done, found in outcomes:
