@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from scarml.control import messages as m
 from scarml.control.controller import Controller, Stop
 from scarml.control.history import Record
 from scarml.control.view import Layout
+from scarml.core.block import Table
 from scarml.core.model import Model
 from scarml.core.sequential import digest
 from scarml.data.registry import load
@@ -51,6 +52,7 @@ class Job:
         servers, workers: nodes at the start, at least 1 each.
         checkpoint: what to save, how often, and how to recover.
         stop: when training is done; without a criterion or a limit it runs until it is told to stop.
+        loss_mean_below: instead of ``stop.loss_sum_below``: converged when the loss per example is below it.
         run: the run folder; None keeps everything in memory, for experiments.
         resume: ``never`` refuses a folder that has a run in it, ``must`` needs one, ``auto`` starts or continues.
         seed: of all random values.
@@ -59,6 +61,7 @@ class Job:
         kills: losses on purpose, simulated.
         fail_rate: besides, the probability per iteration that a random server is lost, simulated.
         on_event: gets every `Record` of the run's history.
+        config: settings as the user gave them, kept in the run's description.
         handle_signals: a first SIGINT or SIGTERM ends the run at the next boundary with everything saved.
 
     Raises:
@@ -74,6 +77,7 @@ class Job:
         workers: int = 2,
         checkpoint: Checkpoint | None = None,
         stop: Stop | None = None,
+        loss_mean_below: float | None = None,
         run: str | Path | None = None,
         resume: Resume = "never",
         seed: int = 0,
@@ -82,6 +86,7 @@ class Job:
         kills: Sequence[Kill] = (),
         fail_rate: float = 0.0,
         on_event: Callable[[Record], None] | None = None,
+        config: Mapping[str, Any] | None = None,
         handle_signals: bool = False,
     ) -> None:
         for name, value in (("servers", servers), ("workers", workers), ("shards", shards), ("threads", threads)):
@@ -98,6 +103,7 @@ class Job:
         self._workers = [f"worker-{i}" for i in range(workers)]
         self._checkpoint = checkpoint or Checkpoint()
         self._stop = stop or Stop()
+        self._loss_mean_below = loss_mean_below
         self._run = None if run is None else Path(run)
         self._resume = resume
         self._seed = seed
@@ -105,7 +111,23 @@ class Job:
         self._threads = threads
         self._faults = FaultPlan(kills, fail_rate, seed)
         self._on_event = on_event
+        self._config = dict(config or {})
         self._handle_signals = handle_signals
+        self._engine: InProcess | None = None
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """What the model keeps its state in."""
+        return self._model.tables(self._data)
+
+    @property
+    def unfired_kills(self) -> list[Kill]:
+        """Planned losses that have not happened (yet)."""
+        return self._faults.unfired
+
+    def saved_iterations(self) -> Mapping[str, Any]:
+        """Per table the iterations of the blocks' durable values, in no order; for ``on_event``, while it runs."""
+        return self._engine.cluster.saved_iterations() if self._engine else {}
 
     def run(self) -> Result:
         """Train to the end.
@@ -124,7 +146,8 @@ class Job:
             folder, is_new = self._open_folder(layout)
             stack.enter_context(folder.lock())
             start = self._start(folder, is_new)
-            result = Result(checkpoint=self._checkpoint, n_examples=sum(s.n_examples for s in shards))
+            n_examples = sum(s.n_examples for s in shards)
+            result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
             log = _EventLog(folder, start.term)
 
             def on_record(record: Record) -> None:
@@ -134,14 +157,21 @@ class Job:
                     self._on_event(record)
 
             training = Training(self._model, shards, layout, self._seed)
-            engine = self._engine(training, folder, on_record)
+            engine = self._engine = self._make_engine(training, folder, on_record, self._stop_for(n_examples))
             stack.enter_context(self._signals(engine))
             finish = engine.run(start)
             log.flush()
             result.end(finish, digest(engine.cluster.state()) if finish.outcome != "nodes-lost" else None)
             return result
 
-    def _engine(self, training: Training, folder: RunFolder, on_record: Callable[[Record], None]) -> InProcess:
+    def _stop_for(self, n_examples: int) -> Stop:
+        if self._loss_mean_below is None:
+            return self._stop
+        return dataclasses.replace(self._stop, loss_sum_below=self._loss_mean_below * n_examples)
+
+    def _make_engine(
+        self, training: Training, folder: RunFolder, on_record: Callable[[Record], None], stop: Stop
+    ) -> InProcess:
         controller = Controller(
             training.layout,
             self._servers,
@@ -149,10 +179,10 @@ class Job:
             n_phases=self._model.n_phases,
             seed=self._seed,
             checkpoint=self._checkpoint,
-            stop=self._stop,
+            stop=stop,
         )
         return InProcess(
-            lambda scheduler, hook: Cluster(training, controller, folder, scheduler, hook),
+            lambda scheduler, hook: Cluster(training, controller, lambda _: folder, scheduler, hook),
             n_threads=self._threads,
             n_workers=len(self._workers),
             faults=self._faults,
@@ -198,6 +228,7 @@ class Job:
                 for f in dataclasses.fields(self._checkpoint)
                 if f.init
             },
+            "config": self._config,
         }
 
     def _start(self, folder: RunFolder, is_new: bool) -> m.Start:
