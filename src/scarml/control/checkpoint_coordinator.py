@@ -111,6 +111,11 @@ class CheckpointCoordinator:
         """Whether blocks must not change yet."""
         return self.step in (SaveStep.MEASURING, SaveStep.STAGING)
 
+    @property
+    def version_in_flight(self) -> Version | None:
+        """The version that the save in flight will have."""
+        return self._save.version if self._save is not None else None
+
     # -------------------------------------------------------------------------------------------------------- starting
     def boundary(self, version: Version) -> list[Action]:
         """x(``version.iteration``) has been committed: start a save if one is due."""

@@ -133,7 +133,7 @@ class Controller:
         self._waiting: set[NodeId] = set()
         self._lost: set[NodeId] = set()
         self._lost_blocks = 0
-        self._computing: Context | None = None
+        self.computing: Context | None = None
         self._needs_rebuild = layout.has_derived
         self._loss_parts: dict[int, float] = {}
         self._loss_known = False
@@ -283,7 +283,7 @@ class Controller:
 
     def _compute(self, ctx: Context) -> list[m.Action]:
         self._go("next phase")
-        self._computing = ctx
+        self.computing = ctx
         self._waiting = set(self.view.nodes)
         order = m.ComputePhase(self.view.number, self.clock.commit + 1, ctx)
         return [m.Send(worker, order) for worker in self.view.workers]
@@ -300,10 +300,10 @@ class Controller:
         return self._decide()
 
     def _decide(self) -> list[m.Action]:
-        assert self._computing is not None
+        assert self.computing is not None
         self._go("decide")
         self._waiting = set(self.view.nodes)
-        order = m.CommitPhase(self.view.number, self.clock.commit + 1, self._computing)
+        order = m.CommitPhase(self.view.number, self.clock.commit + 1, self.computing)
         return [m.Send(node, order) for node in self.view.nodes]
 
     def _on_committed(self, e: m.Committed) -> list[m.Action]:
@@ -313,8 +313,8 @@ class Controller:
         return [] if self._waiting else self._all_committed()
 
     def _all_committed(self) -> list[m.Action]:
-        assert self._computing is not None
-        if self._computing.phase == m.REBUILD:
+        assert self.computing is not None
+        if self.computing.phase == m.REBUILD:
             self._needs_rebuild = False
             self.clock.count_rebuild()
             return self._proceed()

@@ -6,10 +6,8 @@ else is here, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
-
-import numpy as np
+from collections.abc import Callable
+from typing import Protocol
 
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
@@ -35,8 +33,11 @@ class Scheduler(Protocol):
         """Seconds on the clock of this scheduler."""
         ...
 
-    def deliver(self, node: NodeId, task: Callable[[], None]) -> None:
-        """Run ``task`` on the node's own lane: one at a time, in order."""
+    def deliver(self, source: NodeId, node: NodeId, task: Callable[[], None], may_repeat: bool = False) -> None:
+        """Run ``task`` on the node's own lane: one at a time, and in order of sending from each source.
+
+        ``may_repeat``: the receiver drops repeats, so a network may deliver it twice.
+        """
         ...
 
     def compute(self, node: NodeId, shard: int, commit: int, task: Callable[[], None]) -> None:
@@ -62,7 +63,7 @@ class Cluster:
     Args:
         training: what is trained.
         controller: decides.
-        folder: the run folder.
+        open_folder: gives a node its own way to the run folder; ``controller`` is one of them.
         scheduler: when and where things run.
         on_record: gets every record of the run's history.
     """
@@ -71,13 +72,12 @@ class Cluster:
         self,
         training: Training,
         controller: Controller,
-        folder: RunFolder,
+        open_folder: Callable[[NodeId], RunFolder],
         scheduler: Scheduler,
         on_record: Callable[[Record], None],
     ) -> None:
         self.training = training
         self.controller = controller
-        self.folder = folder
         self.scheduler = scheduler
         self.finished: m.Finish | None = None
         self.nodes: dict[NodeId, Node] = {}
@@ -85,10 +85,11 @@ class Cluster:
         self.stalled: dict[NodeId, int] = {}
         """Nodes about to be lost, with the lag of their loss: never prepared again; at lag 1 they save nothing more."""
         self._on_record = on_record
+        self._folders = {name: open_folder(name) for name in ("controller", *controller.view.nodes)}
         for name in controller.view.servers:
-            self.nodes[name] = Server(name, training, folder.reader)
+            self.nodes[name] = Server(name, training, self._folders[name].reader)
         for name in controller.view.workers:
-            self.nodes[name] = Worker(name, training, folder.reader, self)
+            self.nodes[name] = Worker(name, training, self._folders[name].reader, self)
 
     # ------------------------------------------------------------------------------------------------------ the wiring
     def handle(self, event: m.Event) -> None:
@@ -99,7 +100,7 @@ class Cluster:
     def _perform(self, action: m.Action) -> None:
         match action:
             case m.Send():
-                self._send(action.node, action.order)
+                self._send("controller", action.node, action.order)
             case m.Report():
                 self._on_record(action.record)
             case m.SetTimer():
@@ -111,8 +112,8 @@ class Cluster:
             case m.Finish():
                 self.finished = action
 
-    def _send(self, name: NodeId, order: m.NodeOrder | Stored | ShardResult) -> None:
-        self.scheduler.deliver(name, lambda: self._give(name, order))
+    def _send(self, source: NodeId, name: NodeId, order: m.NodeOrder | Stored | ShardResult) -> None:
+        self.scheduler.deliver(source, name, lambda: self._give(name, order), isinstance(order, m.Push))
 
     def _give(self, name: NodeId, order: m.NodeOrder | Stored | ShardResult) -> None:
         node = self.nodes.get(name)
@@ -131,7 +132,7 @@ class Cluster:
             case Reply():
                 self.scheduler.post(output.event)
             case Forward():
-                self._send(output.node, output.order)
+                self._send(source, output.node, output.order)
             case Store():
                 self.scheduler.write(source, lambda: self._store(source, output))
             case RunShards():
@@ -151,20 +152,20 @@ class Cluster:
                     raise
                 return
             if result is not None:
-                self._send(name, result)
+                self._send(name, name, result)
 
         in_order = run.order.commit if isinstance(run.order, m.ComputePhase) else 0
         self.scheduler.compute(name, shard, in_order, task)
 
     def _store(self, name: NodeId, store: Store) -> None:
-        outcome = write_job(self.folder, SaveJob(store.segment))
-        self._send(name, Stored(store.segment.save_id, outcome))
+        outcome = write_job(self._folders[name], SaveJob(store.segment))
+        self._send(name, name, Stored(store.segment.save_id, outcome))
 
     def _complete_unit(self, action: m.CompleteUnit) -> None:
         v = action.version
         unit = FullSave(v.term, v.commit, v.iteration, action.save_id, action.segments)
         try:
-            self.folder.write_unit(unit)
+            self._folders["controller"].write_unit(unit)
         except SupersededError as e:
             self.scheduler.post(m.Superseded(str(e)))
         except StoreError as e:
@@ -173,11 +174,12 @@ class Cluster:
             self.scheduler.post(m.UnitCommitted(action.save_id))
 
     def _claim_term(self, version: Version | None) -> None:
+        folder, own = self._folders["controller"], self.controller.term
         try:
-            unit = self.folder.last_unit(self.controller.term) if version else None
+            unit = folder.last_unit(own) if version else None
             if version and (unit is None or (unit.term, unit.commit) != (version.term, version.commit)):
                 raise DamagedError(f"the full save of x({version.iteration}) is gone from the store")
-            term = self.folder.claim_term(unit or "new")
+            term = folder.claim_term(unit or "new", after=own)
         except (SupersededError, RunInUseError) as e:
             self.scheduler.post(m.Superseded(str(e)))
         except StoreError as e:
@@ -205,14 +207,6 @@ class Cluster:
             parts = [n.holder.blocks[name] for n in self.nodes.values() if name in n.holder.blocks]
             whole[name] = concatenate(table, parts)
         return whole
-
-    def saved_iterations(self) -> Mapping[str, np.ndarray]:
-        """Per table the iterations of the durable versions that live nodes know of, in no order."""
-        ages: dict[str, list[Any]] = {}
-        for node in self.nodes.values():
-            for name, cache in node.holder.caches.items():
-                ages.setdefault(name, []).append(cache.durable.iteration)
-        return {name: np.concatenate(parts) for name, parts in ages.items()}
 
 
 def _is_withheld(output: Output, lag: int) -> bool:

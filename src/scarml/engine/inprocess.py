@@ -47,7 +47,7 @@ class ThreadScheduler:
         """Seconds since this scheduler was made."""
         return monotonic() - self._start_s
 
-    def deliver(self, node: NodeId, task: Callable[[], None]) -> None:
+    def deliver(self, source: NodeId, node: NodeId, task: Callable[[], None], may_repeat: bool = False) -> None:
         """On the node's lane."""
         lane = self._lane_of.setdefault(node, self._lanes[len(self._lane_of) % len(self._lanes)])
         lane.submit(self._guard, task)

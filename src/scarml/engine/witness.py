@@ -1,0 +1,232 @@
+"""The witness of a simulated life: holds everything that a cluster does against what must always be true.
+
+Invariants of ``docs/design.md``, by number: (1) a restored block was once a value of the training, all its fields of one
+moment; (2) what was reported committed is never lost; (3) no stale writer wins, no old view is obeyed; (4) a partial
+recovery leaves survivors bit-identical; (5) every partition has exactly one live owner; (6) every update counts exactly
+once. (4) and (6), and that the result does not depend on nodes, are checked in the strongest form there is: after every
+commit the blocks of all nodes equal, bit by bit, those of a sequential run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.version_index import Version, Versions
+from scarml.control import messages as m
+from scarml.core.block import Blocks, Ids
+from scarml.core.model import Context
+from scarml.core.sequential import Sequential, State
+from scarml.engine.cluster import Cluster
+from scarml.engine.node import Node
+from scarml.errors import ProtocolError
+
+__all__ = ["Follower", "InvariantError", "Witness"]
+
+
+class InvariantError(ProtocolError):
+    """An invariant does not hold: a bug in SCAR."""
+
+
+class Witness:
+    """What all incarnations of a run have shown so far.
+
+    Args:
+        reference: a sequential run of the same model on the same data with the same seed and shards.
+    """
+
+    def __init__(self, reference: Sequential) -> None:
+        self.reference = reference
+        self.n_checks: Counter[str] = Counter()
+        self._values: dict[tuple[int, int], list[State]] = {(0, 0): [_copy(reference.state)]}
+        self._reported = {
+            name: Versions.initial(t.n_blocks) for name, t in reference.tables.items() if not t.derived
+        }
+        self._unit = Version(0, 0, 0)
+
+    def note_state(self, version: tuple[int, int], state: State) -> None:
+        """The training has reached this state."""
+        self._values.setdefault(version, []).append(_copy(state))
+
+    def note_reported(self, node: Node) -> None:
+        """A node has just reported a save as committed: its durable versions are promises."""
+        for name, cache in node.holder.caches.items():
+            promised = self._reported[name]
+            at = cache.ids[promised.take(cache.ids).is_older_than(cache.durable)]
+            promised.put(at, cache.durable.take(np.flatnonzero(np.isin(cache.ids, at))))
+
+    def note_unit(self, version: Version) -> None:
+        """A full save has just been reported complete."""
+        self._unit = max(self._unit, version)
+
+    def note_taken_back(self, version: Version | None) -> None:
+        """Everything is to be restored from this full save (None: x(0)): what came after it was given up."""
+        version = version or Version(0, 0, 0)
+        self.require(version >= self._unit, 2, f"taken back to {version}, but the full save {self._unit} was reported")
+        for promised in self._reported.values():
+            promised.set(np.arange(len(promised)), version)
+
+    def check_durable(self, node: Node) -> None:
+        """No node may think that a block is durable before its save was reported."""
+        for name, cache in node.holder.caches.items():
+            early = self._reported[name].take(cache.ids).is_older_than(cache.durable)
+            story = f"{node.name} takes blocks {cache.ids[early][:5].tolist()} of {name} for durable too early"
+            self.require(not early.any(), 2, story)
+
+    def check_restored(self, blocks: Blocks, versions: Versions, exactly: Version | None = None) -> None:
+        """Blocks that were restored: real values (1), and none older than reported (2)."""
+        name = blocks.table.name
+        if not len(blocks):
+            return
+        lost = versions.is_older_than(self._reported[name].take(blocks.ids))
+        i = int(np.argmax(lost))
+        self.require(
+            not lost.any(),
+            2,
+            f"block {blocks.ids[i]} of {name} was restored at version ({versions.term[i]}, {versions.commit[i]}); "
+            f"({self._reported[name].term[blocks.ids[i]]}, {self._reported[name].commit[blocks.ids[i]]}) was reported",
+        )
+        if exactly is not None:
+            same = (versions.term == exactly.term) & (versions.commit == exactly.commit)
+            self.require(bool(same.all()), 3, f"blocks of {name} are not all of the full save {exactly}")
+        for version in sorted(set(zip(versions.term.tolist(), versions.commit.tolist(), strict=True))):
+            at = (versions.term == version[0]) & (versions.commit == version[1])
+            some = blocks.take(blocks.ids[at])
+            once = self._values.get(version, [])
+            real = np.zeros(len(some), bool)
+            for state in once:
+                real |= ~some.differs_from(state[name].take(some.ids))
+            wrong = some.ids[~real][:5].tolist()
+            self.require(bool(real.all()), 1, f"blocks {wrong} of {name} at version {version} were never such values")
+
+    def require(self, holds: bool, invariant: int, story: str) -> None:
+        """Count a check; raise InvariantError if it fails."""
+        self.n_checks[f"invariant {invariant}"] += 1
+        if not holds:
+            raise InvariantError(f"invariant {invariant} is broken: {story}")
+
+
+class Follower:
+    """Follows one incarnation, event by event.
+
+    Args:
+        witness: shared by all incarnations.
+        cluster: of this incarnation.
+    """
+
+    def __init__(self, witness: Witness, cluster: Cluster) -> None:
+        self._witness = witness
+        self._cluster = cluster
+        self._commit: int | None = None
+        self._expected: State = {}
+        self._restored_view = 0
+        self._computing: Context | None = None
+        self._before: State = {}
+
+    def before(self, event: m.Event) -> None:
+        """An event is about to reach the controller."""
+        self._computing = self._cluster.controller.computing
+        version = self._cluster.controller.saves.version_in_flight
+        if isinstance(event, m.UnitCommitted) and version is not None:
+            self._witness.note_unit(version)
+
+    def reported(self, name: str) -> None:
+        """A node has put a `SaveCommitted` on its way."""
+        if name in self._cluster.nodes:
+            self._witness.note_reported(self._cluster.nodes[name])
+
+    def after(self) -> None:
+        """The controller has handled an event."""
+        self._catch_up()
+        self._check_view()
+
+    def recovered(self, exactly: Version | None) -> None:
+        """All nodes have installed a view and loaded what they lacked."""
+        self._check_survivors()
+        for node in self._cluster.nodes.values():
+            for name, cache in node.holder.caches.items():
+                fresh = self._is_fresh(name, cache.ids)
+                blocks, versions = node.holder.blocks[name], cache.durable
+                if exactly is not None or fresh.any():
+                    at = np.flatnonzero(fresh) if exactly is None else np.arange(len(cache.ids))
+                    self._witness.check_restored(blocks.take(cache.ids[at]), versions.take(at), exactly)
+                self._witness.note_reported(node)
+        self._settle()
+
+    def restoring(self, everything: bool) -> None:
+        """A recovery begins: what live nodes hold must stay as it is, unless everything is taken back."""
+        self._catch_up()
+        if everything:
+            self._expected = {}
+            return
+        for name in list(self._expected):
+            held = [n.holder.blocks[name].ids for n in self._cluster.nodes.values() if name in n.holder.blocks]
+            if self._expected[name].table.derived or not held:
+                del self._expected[name]
+            else:
+                ids = np.intersect1d(self._expected[name].ids, np.concatenate(held))
+                self._expected[name] = self._expected[name].take(ids)
+
+    # ------------------------------------------------------------------------------------------------------ the checks
+    def _catch_up(self) -> None:
+        """A commit has been completed: compute it again, sequentially, and compare."""
+        if self._commit is None or self._cluster.controller.clock.commit != self._commit + 1:
+            return
+        reference, ctx = self._witness.reference, self._computing
+        assert ctx is not None
+        reference.state = _copy(self._before)
+        if ctx.phase == m.REBUILD:
+            reference.rebuild()
+        else:
+            reference.run_phase(ctx)
+        self._before = _copy(reference.state)
+        self._expected = dict(self._before)
+        self._commit = self._cluster.controller.clock.commit
+        self._check_survivors()
+        self._witness.note_state((self._cluster.controller.term, self._commit), self._expected)
+
+    def _check_survivors(self) -> None:
+        for node in self._cluster.nodes.values():
+            if self._expected:
+                self._witness.check_durable(node)
+            for name, blocks in node.holder.blocks.items():
+                if name in self._expected:
+                    common = np.intersect1d(blocks.ids, self._expected[name].ids)
+                    differs = blocks.take(common).differs_from(self._expected[name].take(common))
+                    wrong = common[differs][:5].tolist()
+                    story = f"blocks {wrong} of {name} on {node.name} differ from a sequential run at commit {self._commit}"
+                    self._witness.require(not differs.any(), 4, story)
+
+    def _is_fresh(self, name: str, ids: Ids) -> NDArray[np.bool_]:
+        if name not in self._expected:
+            return np.ones(len(ids), bool)
+        return ~np.isin(ids, self._expected[name].ids)
+
+    def _settle(self) -> None:
+        state = self._cluster.state()
+        for name, blocks in state.items():
+            table = blocks.table
+            complete = len(blocks) == table.n_blocks
+            self._witness.require(complete, 5, f"{table.n_blocks - len(blocks)} blocks of {name} have no live owner")
+        self._commit = self._cluster.controller.clock.commit
+        self._before = _copy(state)
+        self._expected = dict(self._before)
+        self._witness.note_state((self._cluster.controller.term, self._commit), state)
+
+    def _check_view(self) -> None:
+        controller = self._cluster.controller
+        view = controller.view
+        if view.number == self._restored_view:
+            return
+        self._restored_view = view.number
+        live = set(view.nodes)
+        for name, parts in self._cluster.training.layout.partitions.items():
+            owners = view.owners(self._cluster.training.layout, name)
+            owned = len(owners) == len(parts) and set(owners) <= live
+            self._witness.require(owned, 5, f"partitions of {name} in view {view.number} have no live owner")
+
+
+def _copy(state: State) -> State:
+    return {name: blocks.copy() for name, blocks in state.items()}
