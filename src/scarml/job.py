@@ -17,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from scarml.checkpoint.selection import Checkpoint
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
@@ -127,7 +129,11 @@ class Job:
 
     def saved_iterations(self) -> Mapping[str, Any]:
         """Per table the iterations of the blocks' durable values, in no order; for ``on_event``, while it runs."""
-        return self._engine.cluster.saved_iterations() if self._engine else {}
+        found: dict[str, list[Any]] = {}
+        for node in self._engine.cluster.nodes.values() if self._engine else ():
+            for name, cache in node.holder.caches.items():
+                found.setdefault(name, []).append(cache.durable.iteration)
+        return {name: np.concatenate(parts) for name, parts in found.items()}
 
     def run(self) -> Result:
         """Train to the end.
