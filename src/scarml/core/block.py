@@ -10,13 +10,14 @@ length of a block never changes, so that a block can be overwritten in place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.core.runs import copy_runs
 from scarml.errors import ModelError
 
 __all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate", "flat_index"]
@@ -198,20 +199,37 @@ class Blocks:
         times what copying costs.
         """
         at = self.positions(ids)
-        flat = flat_index(self.lengths, at) if self.table.lengths is not None else at
+        starts, lengths, own_starts = self._runs(at)
+        n_ragged = int(lengths.sum())
         fields = {}
         for f in self.table.fields:
-            index = flat if f.ragged else at
-            memory = None if out is None else out[f.name][: len(index)]
-            fields[f.name] = np.take(self.fields[f.name], index, axis=0, out=memory, mode="clip")
+            n = n_ragged if f.ragged else len(at)
+            memory = None if out is None else out[f.name][:n]
+            if f.ragged:
+                memory = np.empty(n, f.dtype) if memory is None else memory
+                copy_runs(self.fields[f.name], starts, lengths, memory, own_starts)
+                fields[f.name] = memory
+            else:
+                fields[f.name] = np.take(self.fields[f.name], at, axis=0, out=memory, mode="clip")
         return Blocks(self.table, ids, fields)
 
     def put(self, other: Blocks) -> None:
         """Overwrite the blocks ``other.ids`` of this container, in place, with ``other``'s values."""
         at = self.positions(other.ids)
-        flat = flat_index(self.lengths, at) if self.table.lengths is not None else at
+        starts, lengths, own_starts = self._runs(at)
         for f in self.table.fields:
-            self.fields[f.name][flat if f.ragged else at] = other.fields[f.name]
+            if f.ragged:
+                copy_runs(other.fields[f.name], own_starts, lengths, self.fields[f.name], starts)
+            else:
+                self.fields[f.name][at] = other.fields[f.name]
+
+    def _runs(self, at: Ids) -> tuple[Ids, Ids, Ids]:
+        """Where the ragged blocks at positions ``at`` start here, their lengths, and where they start by themselves."""
+        if self.table.lengths is None:
+            return at, np.zeros(0, np.int64), at
+        every = self.lengths
+        lengths = every[at]
+        return (np.cumsum(every) - every)[at], lengths, np.cumsum(lengths) - lengths
 
     def copy(self) -> Blocks:
         """A deep copy."""
@@ -219,22 +237,27 @@ class Blocks:
 
     def differs_from(self, other: Blocks) -> NDArray[np.bool_]:
         """Which blocks have other bytes than the same blocks of ``other`` (same ids), shape (n,)."""
-        return self._any_per_block(lambda f: _bytes_of(self.fields[f]) != _bytes_of(other.fields[f]))
+        return self._any_per_block(lambda f: _bits_of(self.fields[f]) != _bits_of(other.fields[f]))
 
     def is_nonfinite(self) -> NDArray[np.bool_]:
         """Which blocks hold a NaN or an infinity in any field, shape (n,)."""
-        return self._any_per_block(lambda f: ~np.isfinite(self.fields[f])[..., None])
+        return self._any_per_block(lambda f: None if _is_all_finite(self.fields[f]) else ~np.isfinite(self.fields[f]))
 
-    def _any_per_block(self, flags_of: Any) -> NDArray[np.bool_]:
+    def _any_per_block(self, flags_of: Callable[[str], NDArray[np.bool_] | None]) -> NDArray[np.bool_]:
+        """Which blocks have a flag set; ``flags_of`` a field gives one for each element, or None for no flag at all."""
         found = np.zeros(len(self.ids), bool)
         for f in self.table.fields:
             flags = flags_of(f.name)
+            if flags is None:
+                continue
             if f.ragged:
-                total = np.concatenate(([0], np.cumsum(flags.any(axis=-1))))
-                ends = np.cumsum(self.lengths)
-                found |= total[ends] > total[ends - self.lengths]
+                lengths = self.lengths
+                has_any = lengths > 0
+                starts = (np.cumsum(lengths) - lengths)[has_any]
+                if len(starts):
+                    found[has_any] |= np.logical_or.reduceat(flags, starts)
             else:
-                found |= flags.any(axis=tuple(range(1, flags.ndim)))
+                found |= flags.reshape(len(self), f.n_per_block).any(axis=1)
         return found
 
 
@@ -263,6 +286,17 @@ def flat_index(lengths: Ids, at: Ids) -> Ids:
     return np.repeat(starts[at] - before, n) + np.arange(int(n.sum()), dtype=np.int64)
 
 
-def _bytes_of(a: Array) -> NDArray[np.uint8]:
-    """The bytes of each element, shape (*a.shape, itemsize)."""
-    return np.ascontiguousarray(a).view(np.uint8).reshape(*a.shape, a.dtype.itemsize)
+def _bits_of(a: Array) -> Array:
+    """Integers that are equal where the bytes of the elements are; floats are not: 0.0 == -0.0, and NaN != NaN."""
+    return a.view(f"u{a.dtype.itemsize}") if a.dtype.itemsize <= 8 else a
+
+
+def _is_all_finite(a: Array) -> bool:
+    """Whether it is certain that there is no NaN and no infinity.
+
+    A sum is finite only if all its terms are, and takes a third of the time that a flag for each element takes.
+    """
+    if a.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(a.sum()))
