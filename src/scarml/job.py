@@ -10,6 +10,7 @@ Example:
 from __future__ import annotations
 
 import dataclasses
+import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,12 +66,13 @@ class Job:
         on_event: gets every `Record` of the run's history.
         config: settings as the user gave them, kept in the run's description.
         handle_signals: a first SIGINT or SIGTERM ends the run at the next boundary with everything saved.
+        store: instead of ``run``: any store, for tests.
 
     Raises:
         UsageError: one sentence for what is wrong with the arguments.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only settings; the command line has one option for each
         self,
         model: Model,
         data: Any = None,
@@ -90,13 +92,16 @@ class Job:
         on_event: Callable[[Record], None] | None = None,
         config: Mapping[str, Any] | None = None,
         handle_signals: bool = False,
+        store: Store | None = None,
     ) -> None:
         for name, value in (("servers", servers), ("workers", workers), ("shards", shards), ("threads", threads)):
             if value < 1:
                 raise UsageError(f"--{name} is {value}; expected at least 1")
         if resume not in ("auto", "must", "never"):
             raise UsageError(f"--resume {resume!r} is unknown; choose auto, must or never")
-        if run is None and resume == "must":
+        if run is not None and store is not None:
+            raise UsageError("run and store both say where to save; give one of them")
+        if run is None and store is None and resume == "must":
             raise UsageError("--resume must needs a run folder to resume; name it with --run")
         self._model = model
         self._data_name = data if isinstance(data, str) else None
@@ -107,6 +112,7 @@ class Job:
         self._stop = stop or Stop()
         self._loss_mean_below = loss_mean_below
         self._run = None if run is None else Path(run)
+        self._store: Store | None = LocalStore(str(run)) if run is not None else store
         self._resume = resume
         self._seed = seed
         self._n_shards = shards
@@ -167,7 +173,8 @@ class Job:
             stack.enter_context(self._signals(engine))
             finish = engine.run(start)
             log.flush()
-            result.end(finish, digest(engine.cluster.state()) if finish.outcome != "nodes-lost" else None)
+            at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
+            result.end(finish, digest(engine.cluster.state()) if at_boundary else None)
             return result
 
     def _stop_for(self, n_examples: int) -> Stop:
@@ -198,7 +205,7 @@ class Job:
     # ------------------------------------------------------------------------------------------------------ the folder
     def _open_folder(self, layout: Layout) -> tuple[RunFolder, bool]:
         description = self._description(layout)
-        store: Store = MemoryStore() if self._run is None else LocalStore(str(self._run))
+        store: Store = MemoryStore() if self._store is None else self._store
         if self._resume == "never":
             return self._create(store, description), True
         if self._resume == "auto" and not RunFolder.is_run(store):
@@ -221,21 +228,21 @@ class Job:
             ) from None
 
     def _description(self, layout: Layout) -> dict[str, Any]:
-        model = self._model
-        parameters = dataclasses.asdict(model) if dataclasses.is_dataclass(model) else {}  # type: ignore[call-overload]
-        return {
+        model: Any = self._model
+        parameters = dataclasses.asdict(model) if dataclasses.is_dataclass(model) else {}
+        description = {
             "model": {"class": f"{type(model).__module__}:{type(model).__qualname__}", "parameters": parameters},
             "data": self._data_name,
             "seed": self._seed,
             "shards": self._n_shards,
             "tables": [_describe(t) for t in layout.tables.values()],
             "checkpoint": {
-                f.name: str(getattr(self._checkpoint, f.name))
-                for f in dataclasses.fields(self._checkpoint)
-                if f.init
+                f.name: str(getattr(self._checkpoint, f.name)) for f in dataclasses.fields(self._checkpoint) if f.init
             },
             "config": self._config,
         }
+        as_stored: dict[str, Any] = json.loads(json.dumps(description, default=str))
+        return as_stored
 
     def _start(self, folder: RunFolder, is_new: bool) -> m.Start:
         if is_new:

@@ -1,1 +1,1 @@
-"""Running checkpoints: when, how much and which blocks to save; the cache that servers, library and laboratory share."""
+"""Running checkpoints: when, how much and which blocks to save; the cache that all its users share."""

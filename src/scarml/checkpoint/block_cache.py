@@ -108,7 +108,10 @@ class BlockCache:
             self._in_flight = None
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
-        """Take over blocks that were just restored, beside those held or in their place."""
+        """Take over blocks that were just restored, beside those held or in their place.
+
+        Of those that are in a save in flight the store may yet get the values of before: they must be saved again.
+        """
         keep = ~np.isin(self._saved.ids, blocks.ids)
         kept_ids = self._saved.ids[keep]
         joined = concatenate(blocks.table, [self._saved.take(kept_ids), blocks])
@@ -121,6 +124,10 @@ class BlockCache:
             merged.append(both)
         given_up = np.zeros(len(joined), bool)
         given_up[old_at] = self._given_up[keep]
+        if self._in_flight is not None:
+            again = np.isin(self._in_flight.ids, blocks.ids)
+            given_up[joined.positions(self._in_flight.ids[again])] = True
+            self._in_flight.ids = self._in_flight.ids[~again]
         self._saved, self._given_up = joined, given_up
         self.durable, self.staged = merged
         self._buffer = {}

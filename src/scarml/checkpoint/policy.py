@@ -19,7 +19,18 @@ from scarml.core.block import Ids
 from scarml.core.rng import stream
 from scarml.errors import UsageError
 
-__all__ = ["POLICIES", "Candidates", "Full", "Policy", "Priority", "Random", "RankBy", "Round", "choose", "policy_named"]
+__all__ = [
+    "POLICIES",
+    "Candidates",
+    "Full",
+    "Policy",
+    "Priority",
+    "Random",
+    "RankBy",
+    "Round",
+    "choose",
+    "policy_named",
+]
 
 RankBy = Literal["distance", "distance-per-byte"]
 
@@ -126,19 +137,25 @@ def choose(scores: NDArray[np.float64], size_bytes: Ids, unit: BudgetUnit, balan
     In bytes, blocks are taken in the order of their scores up to the first that does not fit: a large block is not
     overtaken for ever by small ones, since what is left over is carried to the next save.
     """
-    wanted = np.nan_to_num(scores, nan=-np.inf, posinf=np.inf, neginf=-np.inf) > 0
+    wanted = scores > 0  # not NaN either
     if unit == "blocks":
-        return _top(np.where(wanted, scores, -np.inf), min(int(balance), int(wanted.sum())))
+        return _top(scores, wanted, min(int(balance), int(np.count_nonzero(wanted))))
     order = np.flatnonzero(wanted)
     order = order[np.argsort(-scores[order], kind="stable")]
     fits = np.cumsum(size_bytes[order]) <= float(balance)
     return np.sort(order[: int(fits.sum())])
 
 
-def _top(scores: NDArray[np.float64], n: int) -> Ids:
+def _top(scores: NDArray[np.float64], wanted: NDArray[np.bool_], n: int) -> Ids:
+    """The ``n`` highest of the wanted scores, all above 0; equal ones in order."""
     if n <= 0:
         return np.zeros(0, np.int64)
-    least = np.partition(scores, len(scores) - n)[len(scores) - n]
-    above = np.flatnonzero(scores > least)
-    level = np.flatnonzero(scores == least)[: n - len(above)]
-    return np.sort(np.concatenate([above, level]))
+    ranked = scores[wanted]
+    ranked.partition(len(ranked) - n)
+    least = ranked[len(ranked) - n]
+    chosen = scores >= least
+    too_many = int(np.count_nonzero(chosen)) - n
+    if too_many:
+        level = np.flatnonzero(scores == least)
+        chosen[level[len(level) - too_many :]] = False
+    return np.flatnonzero(chosen)

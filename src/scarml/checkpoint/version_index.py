@@ -65,7 +65,5 @@ class Versions:
 
     def is_older_than(self, other: Versions) -> NDArray[np.bool_]:
         """Where (term, commit) is smaller than ``other``'s, shape (n,)."""
-        older: NDArray[np.bool_] = (self.term < other.term) | (
-            (self.term == other.term) & (self.commit < other.commit)
-        )
+        older: NDArray[np.bool_] = (self.term < other.term) | ((self.term == other.term) & (self.commit < other.commit))
         return older

@@ -70,10 +70,12 @@ class _Save:
     attempts: dict[NodeId, int] = field(default_factory=dict)
     segments: list[str] = field(default_factory=list)
     n_blocks: int = 0
-    size_bytes: int = 0
+    size_bytes: dict[NodeId, int] = field(default_factory=dict)
     stored_bytes: int = 0
     whole: bool = True
     """Every chosen block is, or may yet be, durable."""
+    given_up: bool = False
+    """A part of it has been reported as given up."""
 
 
 class CheckpointCoordinator:
@@ -97,7 +99,9 @@ class CheckpointCoordinator:
         self._layout = layout
         self._recovery = recovery
         self._new_timer = new_timer
-        self._retries: dict[int, NodeId] = {}
+        self._retries: dict[int, NodeId | None] = {}
+        """By timer the node that tries again; None: the record of a complete full save is tried again."""
+        self._unit_attempts = 0
         self._next_save_id = 1
         self._save: _Save | None = None
         self.step = SaveStep.IDLE
@@ -137,7 +141,9 @@ class CheckpointCoordinator:
     def _begin(self, version: Version, final: bool) -> list[Action]:
         self._save = save = _Save(self._next_save_id, version, final)
         self._next_save_id += 1
-        actions = [_report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)]
+        actions: list[Action] = [
+            _report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)
+        ]
         if self._selector.is_full or not (final or self._selector.needs_distances):
             return actions + self._choose(save)
         self.step = SaveStep.MEASURING
@@ -163,6 +169,10 @@ class CheckpointCoordinator:
             chosen = {t.name: t.all_ids for t in self._layout.saved_tables}
         elif save.final:
             chosen = {name: np.sort(np.concatenate(ids)) for name, ids in save.changed.items()}
+            if not any(len(ids) for ids in chosen.values()):
+                # Something must be stored to say how far training has come, even if nothing has changed.
+                first = self._layout.saved_tables[0]
+                chosen = {first.name: first.all_ids[:1]}
         else:
             chosen = self._selector.select(save.distances or None)
         save.distances, save.changed = {}, {}
@@ -183,13 +193,11 @@ class CheckpointCoordinator:
         if save is None or event.node not in save.staging:
             return []
         save.staging.remove(event.node)
-        save.size_bytes += event.size_bytes
+        save.size_bytes[event.node] = event.size_bytes
         actions: list[Action] = []
         if event.left_out:
             save.whole = False
-            actions = [
-                _report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)
-            ]
+            actions = [_report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)]
         return actions + self._progress(save)
 
     def on_committed(self, event: SaveCommitted) -> list[Action]:
@@ -209,16 +217,12 @@ class CheckpointCoordinator:
         if save is None or event.node not in save.writing:
             return []
         n = save.attempts[event.node] = save.attempts.get(event.node, 0) + 1
-        again = n < MAX_ATTEMPTS
-        actions: list[Action] = [
-            _report("save_failed", save_id=save.save_id, node=event.node, cause=event.cause, attempt=n, retried=again)
-        ]
-        if again:
-            token = self._new_timer()
-            self._retries[token] = event.node
-            return [*actions, SetTimer(token, min(FIRST_RETRY_S * 2 ** (n - 1), LONGEST_RETRY_S))]
-        save.whole = False
+        actions = self._again_or_not(save, event.node, event.cause, n)
+        if n < MAX_ATTEMPTS:
+            return actions
+        save.whole, save.given_up = False, True
         save.writing.remove(event.node)
+        save.size_bytes.pop(event.node, None)
         actions += [
             Send(event.node, GiveUpSave(save.save_id)),
             _report("save_given_up", save_id=save.save_id, cause=event.cause),
@@ -227,19 +231,44 @@ class CheckpointCoordinator:
 
     def on_timer(self, token: int) -> list[Action]:
         """Time to try again."""
-        node = self._retries.pop(token, None)
-        if node is None or self._save is None or node not in self._save.writing:
+        if token not in self._retries or self._save is None:
             return []
-        return [Send(node, RetrySave(self._save.save_id))]
+        node = self._retries.pop(token)
+        if node is None:
+            return [_complete_unit(self._save)]
+        return [Send(node, RetrySave(self._save.save_id))] if node in self._save.writing else []
 
-    def on_unit(self, save_id: int, recorded: bool) -> list[Action]:
-        """A complete full save has, or has not, been recorded as such."""
+    def on_unit(self, save_id: int) -> list[Action]:
+        """A complete full save has been recorded as such."""
         save = self._current(save_id)
         if save is None or self.step is not SaveStep.RECORDING:
             return []
-        if recorded:
-            self.last_unit = save.version
+        self.last_unit = save.version
         return self._end(save)
+
+    def on_unit_failed(self, save_id: int, cause: str) -> list[Action]:
+        """The store refused the record: try again a few times, then the save does not count as a complete one."""
+        save = self._current(save_id)
+        if save is None or self.step is not SaveStep.RECORDING:
+            return []
+        self._unit_attempts += 1
+        actions = self._again_or_not(save, None, cause, self._unit_attempts)
+        if self._unit_attempts < MAX_ATTEMPTS:
+            return actions
+        save.whole = False
+        return [*actions, _report("save_given_up", save_id=save_id, cause=cause), *self._end(save)]
+
+    def _again_or_not(self, save: _Save, node: NodeId | None, cause: str, attempt: int) -> list[Action]:
+        again = attempt < MAX_ATTEMPTS
+        who = node or "controller"
+        actions: list[Action] = [
+            _report("save_failed", save_id=save.save_id, node=who, cause=cause, attempt=attempt, retried=again)
+        ]
+        if again:
+            token = self._new_timer()
+            self._retries[token] = node
+            actions.append(SetTimer(token, min(FIRST_RETRY_S * 2 ** (attempt - 1), LONGEST_RETRY_S)))
+        return actions
 
     def _progress(self, save: _Save) -> list[Action]:
         actions: list[Action] = []
@@ -251,13 +280,14 @@ class CheckpointCoordinator:
                     save_id=save.save_id,
                     iteration=save.version.iteration,
                     n_blocks=save.n_blocks,
-                    size_bytes=save.size_bytes,
+                    size_bytes=sum(save.size_bytes.values()),
                 )
             )
         if self.step is SaveStep.WRITING and not save.writing:
             if self._selector.is_full and save.whole:
                 self.step = SaveStep.RECORDING
-                return [*actions, CompleteUnit(save.save_id, save.version, tuple(sorted(save.segments)))]
+                self._unit_attempts = 0
+                return [*actions, _complete_unit(save)]
             return actions + self._end(save)
         return actions
 
@@ -266,7 +296,8 @@ class CheckpointCoordinator:
         if save.final:
             self.final_is_whole = save.whole
         if not save.segments and not save.whole:
-            return []
+            cause = "none of its blocks could be stored"
+            return [] if save.given_up else [_report("save_given_up", save_id=save.save_id, cause=cause)]
         return [
             _report(
                 "save_committed",
@@ -274,7 +305,7 @@ class CheckpointCoordinator:
                 iteration=save.version.iteration,
                 n_blocks=save.n_blocks,
                 stored_bytes=save.stored_bytes,
-                size_bytes=save.size_bytes,
+                size_bytes=sum(save.size_bytes.values()),
                 whole=save.whole,
             )
         ]
@@ -287,10 +318,12 @@ class CheckpointCoordinator:
             return []
         if self.step is SaveStep.MEASURING:
             return self.void(f"{node} was lost while distances were measured")
+        save.final = False  # what is restored may be older: it is not the last save any more
         if node in save.writing or node in save.staging:
             save.whole = False
             save.staging.discard(node)
             save.writing.discard(node)
+            save.size_bytes.pop(node, None)
         return self._progress(save)
 
     def void(self, cause: str) -> list[Action]:
@@ -303,6 +336,10 @@ class CheckpointCoordinator:
 
     def _current(self, save_id: int) -> _Save | None:
         return self._save if self._save is not None and self._save.save_id == save_id else None
+
+
+def _complete_unit(save: _Save) -> CompleteUnit:
+    return CompleteUnit(save.save_id, save.version, tuple(sorted(save.segments)))
 
 
 def _report(name: str, **fields: object) -> Report:

@@ -1,9 +1,9 @@
 """The fault-tolerance controller: events in, actions out, no I/O, no clock.
 
 One training phase runs at a time, and phases are atomic. A phase is *prepared* at a server when it holds every shard's
-update; the controller decides its commit when all nodes are prepared. A node lost before the decision: undecided updates
-are dropped and the phase is computed again on a new view. A node lost after it: the survivors finish the commit first.
-So every update counts exactly once, and what a loss perturbs is exactly (restored − lost) at a commit.
+update; the controller decides its commit when all nodes are prepared. A node lost before the decision: undecided
+updates are dropped and the phase is computed again on a new view. A node lost after it: the survivors finish the commit
+first. So every update counts exactly once, and what a loss perturbs is exactly (restored − lost) at a commit.
 
 `TRANSITIONS` is the whole of what may follow what; the diagram in ``docs/protocol.md`` is drawn from it. A move that is
 not in it raises `ProtocolError` with the last events as its story, and changes nothing.
@@ -26,7 +26,7 @@ from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.training_clock import TrainingClock
 from scarml.control.view import Layout, NodeId, View
 from scarml.core.model import Context
-from scarml.errors import ProtocolError
+from scarml.errors import ProtocolError, UsageError
 
 __all__ = ["TRANSITIONS", "Controller", "State", "Stop"]
 
@@ -89,11 +89,20 @@ class Stop:
         loss_sum_below: converged when the summed loss is below it; None: no criterion.
         max_iters: stop at x(max_iters) at the latest; None: no limit.
         eval_every_iters: how often the loss is evaluated.
+
+    Raises:
+        UsageError: if a number of iterations is not one.
     """
 
     loss_sum_below: float | None = None
     max_iters: int | None = None
     eval_every_iters: int = 1
+
+    def __post_init__(self) -> None:
+        if self.eval_every_iters < 1:
+            raise UsageError(f"--eval-every is {self.eval_every_iters}; expected at least 1 iteration")
+        if self.max_iters is not None and self.max_iters < 0:
+            raise UsageError(f"--max-iters is {self.max_iters}; expected 0 or more")
 
 
 class Controller:
@@ -108,7 +117,7 @@ class Controller:
         stop: when training is done.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all keyword-only but what there is to own and by whom
         self,
         layout: Layout,
         servers: Sequence[NodeId],
@@ -145,6 +154,8 @@ class Controller:
         self._installed: list[m.ViewInstalled] = []
         self._load_attempts: dict[NodeId, int] = {}
         self._load_retries: dict[int, NodeId] = {}
+        self._claim_attempts = 0
+        self._claim_retry: int | None = None
         self._story: deque[str] = deque(maxlen=STORY_LENGTH)
         self._handlers: dict[type, Callable[[Any], list[m.Action]]] = {
             m.Start: self._on_start,
@@ -157,10 +168,10 @@ class Controller:
             m.BlocksStaged: lambda e: self._after_save_event(self.saves.on_staged(e)),
             m.SaveCommitted: lambda e: self._after_save_event(self.saves.on_committed(e)),
             m.SaveFailed: lambda e: self._after_save_event(self.saves.on_failed(e)),
-            m.UnitCommitted: lambda e: self._after_save_event(self.saves.on_unit(e.save_id, recorded=True)),
-            m.UnitFailed: self._on_unit_failed,
+            m.UnitCommitted: lambda e: self._after_save_event(self.saves.on_unit(e.save_id)),
+            m.UnitFailed: lambda e: self._after_save_event(self.saves.on_unit_failed(e.save_id, e.cause)),
             m.TermClaimed: self._on_term_claimed,
-            m.TermFailed: lambda e: self._finish("store-down", f"no new term could be claimed: {e.cause}", saved=False),
+            m.TermFailed: self._on_term_failed,
             m.NodeLost: self._on_node_lost,
             m.TimerFired: self._on_timer,
             m.StopRequested: self._on_stop_requested,
@@ -249,12 +260,12 @@ class Controller:
             return self._finish("store-down", f"{e.node} could not load lost blocks: {e.cause}", saved=False)
         token = self._new_token()
         self._load_retries[token] = e.node
-        return [
-            _report("recovery_waiting", node=e.node, cause=e.cause, attempt=n),
-            m.SetTimer(token, min(FIRST_RETRY_S * 2 ** (n - 1), LONGEST_RETRY_S)),
-        ]
+        return _wait_for_store(e.node, e.cause, n, token)
 
     def _on_timer(self, e: m.TimerFired) -> list[m.Action]:
+        if e.token == self._claim_retry:
+            self._claim_retry = None
+            return [m.ClaimTerm(self.saves.last_unit)]
         node = self._load_retries.pop(e.token, None)
         if node is not None and self.state is State.INSTALLING and node in self._waiting:
             return [m.Send(node, self._installs[node])]
@@ -404,10 +415,6 @@ class Controller:
             return actions + self._try_to_end()
         return actions
 
-    def _on_unit_failed(self, e: m.UnitFailed) -> list[m.Action]:
-        report = _report("save_failed", save_id=e.save_id, node="controller", cause=e.cause, attempt=1, retried=False)
-        return self._after_save_event([report, *self.saves.on_unit(e.save_id, recorded=False)])
-
     def _version(self) -> Version:
         return Version(self.term, self.clock.commit, self.clock.iteration)
 
@@ -442,7 +449,17 @@ class Controller:
 
     def _claim(self) -> list[m.Action]:
         self._go("recover all")
+        self._claim_attempts, self._claim_retry = 0, None
         return [m.ClaimTerm(self.saves.last_unit)]
+
+    def _on_term_failed(self, e: m.TermFailed) -> list[m.Action]:
+        if self.state is not State.CLAIMING or self._claim_retry is not None:
+            return []
+        self._claim_attempts += 1
+        if self._claim_attempts >= LOAD_ATTEMPTS:
+            return self._finish("store-down", f"no new term could be claimed: {e.cause}", saved=False)
+        self._claim_retry = self._new_token()
+        return _wait_for_store("controller", e.cause, self._claim_attempts, self._claim_retry)
 
     def _on_term_claimed(self, e: m.TermClaimed) -> list[m.Action]:
         self._check("term claimed")
@@ -468,7 +485,7 @@ class Controller:
             *self._install(trigger),
         ]
 
-    # --------------------------------------------------------------------------------------------------------- the rules
+    # ------------------------------------------------------------------------------------------------------- the rules
     def _check(self, trigger: str) -> State:
         target = TRANSITIONS.get((self.state, trigger))
         if target is None:
@@ -481,6 +498,13 @@ class Controller:
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
+
+
+def _wait_for_store(node: NodeId, cause: str, attempt: int, token: int) -> list[m.Action]:
+    return [
+        _report("recovery_waiting", node=node, cause=cause, attempt=attempt),
+        m.SetTimer(token, min(FIRST_RETRY_S * 2 ** (attempt - 1), LONGEST_RETRY_S)),
+    ]
 
 
 def _report(name: str, **fields: Any) -> m.Report:

@@ -130,7 +130,9 @@ def first_view(layout: Layout, servers: Sequence[NodeId], workers: Sequence[Node
         for name, parts in layout.partitions.items()
         if layout.tables[name].home == "server"
     }
-    return View(1, tuple(servers), tuple(workers), owner, tuple(workers[s % len(workers)] for s in range(layout.n_shards)))
+    return View(
+        1, tuple(servers), tuple(workers), owner, tuple(workers[s % len(workers)] for s in range(layout.n_shards))
+    )
 
 
 def next_view(view: View, lost: Sequence[NodeId]) -> View:
@@ -148,7 +150,7 @@ def next_view(view: View, lost: Sequence[NodeId]) -> View:
 
 
 def _hand_over(owners: tuple[NodeId, ...], survivors: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    load = {n: 0 for n in survivors}
+    load = dict.fromkeys(survivors, 0)
     for owner in owners:
         if owner in load:
             load[owner] += 1

@@ -7,6 +7,7 @@ else is here, once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Lock
 from typing import Protocol
 
 from scarml.checkpoint.version_index import Version
@@ -85,6 +86,7 @@ class Cluster:
         self.stalled: dict[NodeId, int] = {}
         """Nodes about to be lost, with the lag of their loss: never prepared again; at lag 1 they save nothing more."""
         self._on_record = on_record
+        self._folding = Lock()
         self._folders = {name: open_folder(name) for name in ("controller", *controller.view.nodes)}
         for name in controller.view.servers:
             self.nodes[name] = Server(name, training, self._folders[name].reader)
@@ -122,12 +124,14 @@ class Cluster:
         for output in node.handle(order):
             self._route(name, output)
         if isinstance(order, m.Push) and isinstance(node, Server):
-            servers = [n for n in self.nodes.values() if isinstance(n, Server)]
-            self.scheduler.folded(order.commit, min(s.n_folded for s in servers))
+            with self._folding:  # so that the last word is the newest: else shards could wait for ever
+                servers = [n for n in self.nodes.values() if isinstance(n, Server)]
+                self.scheduler.folded(order.commit, min((s.n_folded for s in servers), default=0))
 
     def _route(self, source: NodeId, output: Output) -> None:
-        if source in self.stalled and _is_withheld(output, self.stalled[source]):
-            return
+        lag = self.stalled.get(source)
+        if (lag is not None and _is_withheld(output, lag)) or source not in self.nodes:
+            return  # in this order: a node that is killed meanwhile leaves `nodes` before `stalled`
         match output:
             case Reply():
                 self.scheduler.post(output.event)
@@ -196,7 +200,8 @@ class Cluster:
     def kill(self, name: NodeId, reason: str) -> None:
         """A node dies with all it holds; the controller is told."""
         if name in self.nodes:
-            self.dead[name] = self.nodes.pop(name)
+            self.dead[name] = self.nodes[name]
+            self.nodes = {n: node for n, node in self.nodes.items() if n != name}  # others may be reading the old one
             self.stalled.pop(name, None)
             self.scheduler.post(m.NodeLost(name, reason))
 

@@ -57,9 +57,10 @@ class Kill:
         group, n, at, lag, node, node_at, node_lag = found.groups()
         if node:
             return cls("servers" if node.startswith("server") else "workers", node, int(node_at), int(node_lag or 0))
-        if int(n.split("/")[0]) < 1 or "/" in n and not 0 < int(n.split("/")[0]) <= int(n.split("/")[1]):
+        if int(n.split("/")[0]) < 1 or ("/" in n and not 0 < int(n.split("/")[0]) <= int(n.split("/")[1])):
             raise UsageError(f"--kill {text!r} loses no node, or more than all; expected at least one node")
-        return cls(group, Fraction(n) if "/" in n else int(n), int(at), int(lag or 0))
+        kind: Literal["servers", "workers"] = "servers" if group == "servers" else "workers"
+        return cls(kind, Fraction(n) if "/" in n else int(n), int(at), int(lag or 0))
 
 
 class FaultPlan:
@@ -78,15 +79,18 @@ class FaultPlan:
     def __init__(self, kills: Sequence[Kill] = (), fail_rate: float = 0.0, seed: int = 0) -> None:
         if not 0 <= fail_rate < 1:
             raise UsageError(f"--fail-rate is {fail_rate}; expected a probability per iteration, 0 <= rate < 1")
+        self.is_empty = not kills and not fail_rate
+        """Whether nobody is ever lost."""
         self._pending = sorted(kills, key=lambda k: k.at_iter)
+        self._missed: list[Kill] = []
         self._fail_rate = fail_rate
         self._rng = stream(seed, "fault-plan")
         self.n_fired = 0
 
     @property
     def unfired(self) -> list[Kill]:
-        """Planned kills that have not happened (yet)."""
-        return list(self._pending)
+        """Planned kills that have not happened (yet), or that found nobody to lose."""
+        return [*self._missed, *self._pending]
 
     def due(self, iteration: int, lag: int, view: View) -> list[NodeId]:
         """The nodes to lose on x(``iteration``) with this lag. Each planned kill is given out once."""
@@ -95,7 +99,10 @@ class FaultPlan:
         for kill in due:
             self._pending.remove(kill)
             alive = [n for n in (view.servers if kill.kind == "servers" else view.workers) if n not in victims]
-            victims += self._choose(kill, alive)
+            chosen = self._choose(kill, alive)
+            if not chosen:
+                self._missed.append(kill)
+            victims += chosen
         if lag == 0 and self._fail_rate and self._rng.random() < self._fail_rate:
             alive = [n for n in view.servers if n not in victims]
             if len(alive) > 1:

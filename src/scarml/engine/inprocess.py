@@ -13,6 +13,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from scarml.control import messages as m
+from scarml.control.checkpoint_coordinator import SaveStep
 from scarml.control.controller import State
 from scarml.control.history import Record
 from scarml.control.view import NodeId
@@ -93,7 +94,7 @@ class ThreadScheduler:
     def _guard(self, task: Callable[[], None]) -> None:
         try:
             task()
-        except BaseException as e:  # brought to the thread that waits for events, which raises it
+        except BaseException as e:  # noqa: BLE001 - brought to the thread that waits for events, which raises it
             self.events.put(e)
 
 
@@ -123,6 +124,8 @@ class InProcess:
         self._lost: list[dict[str, Blocks]] = []
         self._awaited_save: int | None = None
         self._save_begun_at: int | None = None
+        self._store_fails = False
+        self._kept_back: list[m.Event] = []
         self.cluster = make_cluster(self._scheduler, self._on_record)
 
     def run(self, start: m.Start) -> m.Finish:
@@ -135,14 +138,32 @@ class InProcess:
             try:
                 self.cluster.handle(start)
                 while self.cluster.finished is None:
-                    event = self._scheduler.events.get()
-                    if isinstance(event, BaseException):
-                        raise event
-                    self.cluster.handle(event)
+                    self.cluster.handle(self._next_event())
                     self._strike()
             finally:
                 self._scheduler.close()
         return self.cluster.finished
+
+    def _next_event(self) -> m.Event:
+        """The next event; with losses planned, no phase is decided before the save in flight is settled.
+
+        Else what a loss costs, and how much is saved, would depend on how fast the store is, and the run could not be
+        repeated. A store that fails does not hold up training.
+        """
+        while True:
+            waits = (
+                not self._faults.is_empty
+                and not self._store_fails
+                and self.cluster.controller.saves.step is not SaveStep.IDLE
+            )
+            if self._kept_back and not waits:
+                return self._kept_back.pop(0)
+            event = self._scheduler.events.get()
+            if isinstance(event, BaseException):
+                raise event
+            if not (waits and isinstance(event, m.Prepared)):
+                return event
+            self._kept_back.append(event)
 
     def request_stop(self, reason: str) -> None:
         """End at the next boundary with everything saved. May be called from a signal handler."""
@@ -156,8 +177,13 @@ class InProcess:
                 self._doom(record["iteration"])
             case "save_started" if not record["final"]:
                 self._save_begun_at = record["iteration"]
+            case "save_started":  # the run is about to end: who is lost now has no part in its last save
+                self.cluster.stalled.update(dict.fromkeys(self.cluster.stalled, 1))
+            case "save_failed":
+                self._store_fails = True
             case "save_committed" | "save_given_up":
                 self._awaited_save = None
+                self._store_fails = record.name == "save_given_up"
             case "node_lost":
                 extra = {"simulated": True}
             case "recovery_started" if record["kind"] == "full":
@@ -191,9 +217,12 @@ class InProcess:
         self._save_begun_at = None
 
     def _strike(self) -> None:
-        """After every event: lose the doomed once the next phase is under way and the save of x(T) is settled."""
+        """After every event: lose the doomed once the next phase is under way and the save of x(T) is settled.
+
+        If there is no next phase, because x(T) is the end, they are lost during the last save.
+        """
         doomed = self.cluster.stalled
-        if not doomed or self.cluster.controller.state not in (State.COMPUTING, State.HOLDING):
+        if not doomed or self.cluster.controller.state not in (State.COMPUTING, State.HOLDING, State.SAVING):
             return
         if 1 not in doomed.values() and self._awaited_save is not None:
             if self._save_begun_at == self._awaited_save:

@@ -26,7 +26,19 @@ from scarml.storage.background_writer import Outcome, WriteFailed
 from scarml.storage.segment import Segment
 from scarml.storage.segment_reader import Damage, SegmentReader
 
-__all__ = ["BlockHolder", "Forward", "Node", "OpenReader", "Output", "Reply", "RunShards", "ShardResult", "Store", "Stored", "Training"]
+__all__ = [
+    "BlockHolder",
+    "Forward",
+    "Node",
+    "OpenReader",
+    "Output",
+    "Reply",
+    "RunShards",
+    "ShardResult",
+    "Store",
+    "Stored",
+    "Training",
+]
 
 OpenReader = Callable[[int], SegmentReader]
 """Gives the store as a term sees it."""
@@ -149,7 +161,9 @@ class BlockHolder:
             ProtocolError: if the order is for another commit than this node has reached.
         """
         if self.view is not None and order.commit != self.commit:
-            raise ProtocolError(f"{self.name} is at commit {self.commit}; view {order.view.number} is at {order.commit}")
+            raise ProtocolError(
+                f"{self.name} is at commit {self.commit}; view {order.view.number} is at {order.commit}"
+            )
         try:
             reader = self._open_reader(order.term)
             loaded = [self._load(t, order, reader) for t in self._tables if not t.derived]

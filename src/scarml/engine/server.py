@@ -116,5 +116,3 @@ class Server:
         self.n_folded = 0
         for accumulator in self._accumulators.values():
             accumulator.clear()
-
-

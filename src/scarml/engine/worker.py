@@ -188,4 +188,3 @@ class Worker:
             Forward(server, m.Push(order.view, order.commit, order.ctx, shard, tuple(updates)))
             for server, updates in zip(self._view.servers, per_server, strict=True)
         )
-

@@ -66,11 +66,14 @@ class Terms:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._records: dict[int, TermRecord] = {}  # they never change
+        self._tokens: dict[int, str] = {}  # of our own claims
 
     def claim(self, base: Base, after: int | None = None) -> int:
         """Claim the next term. See `scarml.storage.run_folder.RunFolder.claim_term`."""
         self._base_record(0, base)  # an error that can be found before the claim must not supersede anybody
         if after is not None:
+            while self._is_ours(after + 1):  # a claim of ours that got no further
+                after += 1
             self.check(after)
         term = 1 + (after if after is not None else self._last_claim())
         try:
@@ -129,26 +132,28 @@ class Terms:
         return max((int(m[1]) for m in found if m), default=0)
 
     def _create_claim(self, term: int) -> None:
-        token = secrets.token_hex(8)
+        self._tokens[term] = token = secrets.token_hex(8)
         claim = encode_record("claim", {"term": term, "token": token})
         try:
             self._store.create(_claim_name(term), [claim])
         except AlreadyExistsError:
-            if self._is_ours(term, token):
+            if self._is_ours(term):
                 return
             raise RunInUseError(
                 f"another process claimed term {term} of this run at the same time. One process may work on a run: "
                 "leave it to the other one, or wait until that has ended"
             ) from None
 
-    def _is_ours(self, term: int, token: str) -> bool:
+    def _is_ours(self, term: int) -> bool:
         """Whether a claim that is there already is our own: a store may repeat a request whose answer was lost."""
+        if term not in self._tokens:
+            return False
         try:
             claim = decode_record("claim", _claim_name(term), self._store.get(_claim_name(term)))
         except StoreError as e:
             _log.debug("the claim of term %d cannot be read: %s", term, e)
             return False
-        return claim.get("token") == token
+        return claim.get("token") == self._tokens[term]
 
     def _base_record(self, term: int, base: Base) -> TermRecord:
         if base == "new":
