@@ -1,7 +1,7 @@
 """SCAR: fault tolerance for iterative-convergent machine learning.
 
-Iterative training corrects its own errors. So when a machine dies, restore only what was lost (partial recovery), from a
-running checkpoint that keeps saving the parameters that changed most (priority checkpoints).
+Iterative training corrects its own errors. So when a machine dies, restore only what was lost (partial recovery), from
+a running checkpoint that keeps saving the parameters that changed most (priority checkpoints).
 
     import scarml as scar
     result = scar.Job(scar.MLR(), data="mnist-10k", servers=4, workers=2, run="runs/first").run()

@@ -229,7 +229,8 @@ class Job:
 
     def _description(self, layout: Layout) -> dict[str, Any]:
         model: Any = self._model
-        parameters = dataclasses.asdict(model) if dataclasses.is_dataclass(model) else {}
+        is_data = dataclasses.is_dataclass(model) and not isinstance(model, type)
+        parameters = dataclasses.asdict(model) if is_data else {}
         description = {
             "model": {"class": f"{type(model).__module__}:{type(model).__qualname__}", "parameters": parameters},
             "data": self._data_name,

@@ -41,7 +41,9 @@ class Accumulator:
         at = self._row_of_id(ids)
         if self._combine == "assign" and self._touched[at].any():
             twice = ids[self._touched[at]][:5].tolist()
-            raise ModelError(f"two shards assign blocks {twice} of table {self._table.name!r}; expected one writer each")
+            raise ModelError(
+                f"two shards assign blocks {twice} of table {self._table.name!r}; expected one writer each"
+            )
         total = self._memory_for(update.values)
         where: Array | slice = slice(None) if len(at) == len(self._ids) else at
         if self._ragged and not isinstance(where, slice):

@@ -129,9 +129,7 @@ class Model(Protocol):
         """Which server-home blocks `compute` needs in this phase."""
         ...
 
-    def compute(
-        self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]
-    ) -> Computed:
+    def compute(self, ctx: Context, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> Computed:
         """One phase of one shard: from what it reads and its own blocks to updates and new values of its own blocks."""
         ...
 
@@ -139,9 +137,7 @@ class Model(Protocol):
         """How the updates of several shards to one block combine: ``add`` (default), or ``assign`` (one writer)."""
         return "add"
 
-    def apply(
-        self, ctx: Context, table: Table, fields: dict[str, Array], combined: Array
-    ) -> Mapping[str, Array]:
+    def apply(self, ctx: Context, table: Table, fields: dict[str, Array], combined: Array) -> Mapping[str, Array]:
         """New fields of updated blocks, from their old fields and the combined updates.
 
         ``fields`` may be written into and returned. The default adds the combined update to ``value``, or sets it.

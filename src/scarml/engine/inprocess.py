@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
 from threading import Timer
@@ -20,6 +19,7 @@ from scarml.control.view import NodeId
 from scarml.core.block import Blocks
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan
+from scarml.engine.lane import Lane
 from scarml.engine.shard_pool import ShardPool
 from scarml.theory.perturbation import perturbation_norm
 
@@ -37,11 +37,10 @@ class ThreadScheduler:
     def __init__(self, n_threads: int, n_workers: int) -> None:
         self.events: SimpleQueue[m.Event | BaseException] = SimpleQueue()
         self._start_s = monotonic()
-        self._lanes = [ThreadPoolExecutor(1, thread_name_prefix=f"scarml-lane-{i}") for i in range(n_threads)]
-        self._lane_of: dict[NodeId, ThreadPoolExecutor] = {}
+        self._lanes = [Lane(f"scarml-lane-{i}", self._guard) for i in range(n_threads)]
+        self._lane_of: dict[NodeId, Lane] = {}
         self._pool = ShardPool(n_threads, max(n_workers, n_threads) + 1, self._guard)
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="scarml-writer")
-        self._last_write: Future[None] | None = None
+        self._writer = Lane("scarml-writer", self._guard)
         self._timers: set[Timer] = set()
 
     def now_s(self) -> float:
@@ -51,7 +50,7 @@ class ThreadScheduler:
     def deliver(self, source: NodeId, node: NodeId, task: Callable[[], None], may_repeat: bool = False) -> None:
         """On the node's lane."""
         lane = self._lane_of.setdefault(node, self._lanes[len(self._lane_of) % len(self._lanes)])
-        lane.submit(self._guard, task)
+        lane.submit(task)
 
     def compute(self, node: NodeId, shard: int, commit: int, task: Callable[[], None]) -> None:
         """On the shard pool."""
@@ -63,7 +62,7 @@ class ThreadScheduler:
 
     def write(self, node: NodeId, task: Callable[[], None]) -> None:
         """On the writer's thread."""
-        self._last_write = self._writer.submit(self._guard, task)
+        self._writer.submit(task)
 
     def post(self, event: m.Event, delay_s: float = 0.0) -> None:
         """To the controller's queue."""
@@ -77,19 +76,18 @@ class ThreadScheduler:
 
     def drain_writes(self) -> None:
         """Wait until everything that was to be written has been, or has failed, and its node knows."""
-        if self._last_write is not None:
-            self._last_write.result()
+        self._writer.drain()
         for lane in self._lanes:
-            lane.submit(int).result()
+            lane.drain()
 
     def close(self) -> None:
         """End all threads, writes first."""
         for timer in self._timers:
             timer.cancel()
-        self._writer.shutdown(wait=True)
+        self._writer.close()
         self._pool.close()
         for lane in self._lanes:
-            lane.shutdown(wait=True)
+            lane.close()
 
     def _guard(self, task: Callable[[], None]) -> None:
         try:

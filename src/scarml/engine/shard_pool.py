@@ -48,7 +48,8 @@ class ShardPool:
         with self._changed:
             if commit >= self._commit:
                 self._commit, self._n_folded = commit, n_shards
-                self._changed.notify_all()
+                if self._may_begin():  # every push of every shard comes here, and waking threads in vain is dear
+                    self._changed.notify_all()
 
     def close(self) -> None:
         """End the threads; what has not begun is dropped."""

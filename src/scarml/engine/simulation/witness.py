@@ -1,10 +1,10 @@
 """The witness of a simulated life: holds everything that a cluster does against what must always be true.
 
-Invariants of ``docs/design.md``, by number: (1) a restored block was once a value of the training, all its fields of one
-moment; (2) what was reported committed is never lost; (3) no stale writer wins, no old view is obeyed; (4) a partial
-recovery leaves survivors bit-identical; (5) every partition has exactly one live owner; (6) every update counts exactly
-once. (4) and (6), and that the result does not depend on nodes, are checked in the strongest form there is: after every
-commit the blocks of all nodes equal, bit by bit, those of a sequential run.
+Invariants of ``docs/design.md``, by number: (1) a restored block was once a value of the training, all its fields of
+one moment; (2) what was reported committed is never lost; (3) no stale writer wins, no old view is obeyed; (4) a
+partial recovery leaves survivors bit-identical; (5) every partition has exactly one live owner; (6) every update counts
+exactly once; (8) the job finishes. (4) and (6), and that results do not depend on nodes, are checked in the strongest
+form there is: after every commit the blocks of all nodes equal, bit by bit, those of a sequential run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
-from scarml.core.block import Blocks, Ids
+from scarml.core.block import Blocks, Ids, concatenate
 from scarml.core.model import Context
 from scarml.core.sequential import Sequential, State
 from scarml.engine.cluster import Cluster
@@ -41,9 +41,7 @@ class Witness:
         self.reference = reference
         self.n_checks: Counter[str] = Counter()
         self._values: dict[tuple[int, int], list[State]] = {(0, 0): [_copy(reference.state)]}
-        self._reported = {
-            name: Versions.initial(t.n_blocks) for name, t in reference.tables.items() if not t.derived
-        }
+        self._reported = {name: Versions.initial(t.n_blocks) for name, t in reference.tables.items() if not t.derived}
         self._unit = Version(0, 0, 0)
 
     def note_state(self, version: tuple[int, int], state: State) -> None:
@@ -68,15 +66,16 @@ class Witness:
         for promised in self._reported.values():
             promised.set(np.arange(len(promised)), version)
 
-    def check_durable(self, node: Node) -> None:
-        """No node may think that a block is durable before its save was reported."""
+    def check_durable(self, node: Node, settled: State) -> None:
+        """No node may think that a block is durable before its save was reported, unless it has just loaded it."""
         for name, cache in node.holder.caches.items():
             early = self._reported[name].take(cache.ids).is_older_than(cache.durable)
+            early &= np.isin(cache.ids, settled[name].ids) if name in settled else False
             story = f"{node.name} takes blocks {cache.ids[early][:5].tolist()} of {name} for durable too early"
             self.require(not early.any(), 2, story)
 
-    def check_restored(self, blocks: Blocks, versions: Versions, exactly: Version | None = None) -> None:
-        """Blocks that were restored: real values (1), and none older than reported (2)."""
+    def check_not_lost(self, blocks: Blocks, versions: Versions) -> None:
+        """Blocks that were restored: none is older than what was reported (2)."""
         name = blocks.table.name
         if not len(blocks):
             return
@@ -88,6 +87,10 @@ class Witness:
             f"block {blocks.ids[i]} of {name} was restored at version ({versions.term[i]}, {versions.commit[i]}); "
             f"({self._reported[name].term[blocks.ids[i]]}, {self._reported[name].commit[blocks.ids[i]]}) was reported",
         )
+
+    def check_restored(self, blocks: Blocks, versions: Versions, exactly: Version | None) -> None:
+        """Blocks that were restored: values that the training had (1), and of that full save if there is one (3)."""
+        name = blocks.table.name
         if exactly is not None:
             same = (versions.term == exactly.term) & (versions.commit == exactly.commit)
             self.require(bool(same.all()), 3, f"blocks of {name} are not all of the full save {exactly}")
@@ -122,6 +125,8 @@ class Follower:
         self._commit: int | None = None
         self._expected: State = {}
         self._restored_view = 0
+        self.is_cut_off = False
+        """Whether another start has taken over: this one cannot know what that has saved."""
         self._computing: Context | None = None
         self._before: State = {}
 
@@ -151,7 +156,10 @@ class Follower:
                 blocks, versions = node.holder.blocks[name], cache.durable
                 if exactly is not None or fresh.any():
                     at = np.flatnonzero(fresh) if exactly is None else np.arange(len(cache.ids))
-                    self._witness.check_restored(blocks.take(cache.ids[at]), versions.take(at), exactly)
+                    restored, versions = blocks.take(cache.ids[at]), versions.take(at)
+                    self._witness.check_restored(restored, versions, exactly)
+                    if not self.is_cut_off:
+                        self._witness.check_not_lost(restored, versions)
                 self._witness.note_reported(node)
         self._settle()
 
@@ -189,14 +197,15 @@ class Follower:
 
     def _check_survivors(self) -> None:
         for node in self._cluster.nodes.values():
-            if self._expected:
-                self._witness.check_durable(node)
+            self._witness.check_durable(node, self._expected)
             for name, blocks in node.holder.blocks.items():
                 if name in self._expected:
                     common = np.intersect1d(blocks.ids, self._expected[name].ids)
                     differs = blocks.take(common).differs_from(self._expected[name].take(common))
                     wrong = common[differs][:5].tolist()
-                    story = f"blocks {wrong} of {name} on {node.name} differ from a sequential run at commit {self._commit}"
+                    story = (
+                        f"blocks {wrong} of {name} on {node.name} differ from a sequential run at commit {self._commit}"
+                    )
                     self._witness.require(not differs.any(), 4, story)
 
     def _is_fresh(self, name: str, ids: Ids) -> NDArray[np.bool_]:
@@ -205,7 +214,7 @@ class Follower:
         return ~np.isin(ids, self._expected[name].ids)
 
     def _settle(self) -> None:
-        state = self._cluster.state()
+        state = self._state_in_view()
         for name, blocks in state.items():
             table = blocks.table
             complete = len(blocks) == table.n_blocks
@@ -214,6 +223,17 @@ class Follower:
         self._before = _copy(state)
         self._expected = dict(self._before)
         self._witness.note_state((self._cluster.controller.term, self._commit), state)
+
+    def _state_in_view(self) -> State:
+        """Per table all blocks of the nodes in the view; one may have died without the controller knowing yet."""
+        known = self._cluster.nodes | {
+            n: d for n, d in self._cluster.dead.items() if n in self._cluster.controller.view.nodes
+        }
+        parts = {
+            name: [n.holder.blocks[name] for n in known.values() if name in n.holder.blocks]
+            for name in self._witness.reference.tables
+        }
+        return {name: concatenate(table, parts[name]) for name, table in self._witness.reference.tables.items()}
 
     def _check_view(self) -> None:
         controller = self._cluster.controller

@@ -1,0 +1,228 @@
+"""One start of a simulated cluster, and all that can go wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from scarml.checkpoint.version_index import Version
+from scarml.control import messages as m
+from scarml.control.controller import Controller, Stop
+from scarml.control.history import Record
+from scarml.control.view import NodeId
+from scarml.engine.cluster import Cluster
+from scarml.engine.node import Training
+from scarml.engine.simulation.scenario import Scenario
+from scarml.engine.simulation.virtual_time import VirtualScheduler
+from scarml.engine.simulation.witness import Follower, Witness
+from scarml.storage.local import LocalStore
+from scarml.storage.run_folder import RunFolder
+from scarml.storage.simulated_disk import SimulatedDisk
+from scarml.storage.terms import Base
+
+__all__ = ["DriverDiedError", "Incarnation", "World"]
+
+
+@dataclass(slots=True)
+class World:
+    """What outlives a start of the cluster.
+
+    Args:
+        rng: decides everything.
+        trace: a hash of everything that happens.
+        scenario: what the life is about.
+        training: what is trained.
+        witness: holds everything against the invariants.
+        disk: the shared store.
+        on_fault: told the name of everything that goes wrong.
+    """
+
+    rng: np.random.Generator
+    trace: Any
+    scenario: Scenario
+    training: Training
+    witness: Witness
+    disk: SimulatedDisk
+    on_fault: Callable[[str], None]
+
+
+class DriverDiedError(Exception):
+    """The controller's process is gone, and with it this incarnation."""
+
+
+class Incarnation:
+    """One start of the cluster, until it finishes or its driver dies."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self._rng = world.rng
+        scenario = world.scenario
+        n_servers = scenario.servers if number == 1 else int(self._rng.integers(1, 5))
+        n_workers = scenario.workers if number == 1 else int(self._rng.integers(1, 4))
+        self._disks: dict[NodeId, SimulatedDisk] = {}
+        self._power_cords: set[NodeId] = set()
+        self._number = number
+        self.scheduler: VirtualScheduler = VirtualScheduler(self._rng, world.trace)
+        controller = Controller(
+            world.training.layout,
+            [f"server-{number}{i:02d}" for i in range(n_servers)],
+            [f"worker-{number}{i:02d}" for i in range(n_workers)],
+            n_phases=world.training.model.n_phases,
+            seed=world.training.seed,
+            checkpoint=scenario.checkpoint,
+            stop=Stop(max_iters=scenario.max_iters, eval_every_iters=int(self._rng.integers(1, 4))),
+        )
+        self.cluster = Cluster(world.training, controller, self._open, self.scheduler, self._on_record)
+        self.follower = Follower(world.witness, self.cluster)
+        self.scheduler.on_event = self._handle
+        self.scheduler.on_post = self._on_post
+
+    def _open(self, name: NodeId) -> RunFolder:
+        self._disks[name] = disk = self._world.disk.process()
+        return RunFolder(LocalStore("/run", disk, token=f"{self._number}-{name}"), {})
+
+    def start(self) -> None:
+        """Claim a term, as `scarml.job` does, and go. Raises StoreError, or dies."""
+        folder = RunFolder(LocalStore("/run", self._disks["controller"], token=f"{self._number}-start"), {})
+        full = self._world.scenario.checkpoint.recovery == "full"
+        last = folder.last_term()
+        unit = folder.last_unit(last) if last is not None else None
+        base: Base = "new" if last is None else (unit or "new") if full else "parent"
+        term = folder.claim_term(base)
+        reader = folder.reader(term)
+        newest = reader.newest_version() or Version(0, 0, 0)
+        self._world.witness.require(not reader.damaged_segments(), 2, f"torn segments: {reader.damaged_segments()}")
+        version = Version(unit.term, unit.commit, unit.iteration) if unit else None
+        if full:
+            self._world.witness.note_taken_back(version)
+        self._handle(m.Start(term, newest.commit, newest.iteration, newest.iteration, version))
+
+    def plan_faults(self, n: int) -> None:
+        """Let ``n`` things go wrong at random moments from now."""
+        horizon_s = 0.02 * self._world.scenario.max_iters
+        for _ in range(n):
+            name, fault = _FAULTS[self._rng.integers(len(_FAULTS))]
+            self.scheduler.at(float(self._rng.random()) * horizon_s, name, partial(self._strike, name, fault))
+
+    def step(self) -> bool:
+        """One task. Returns whether there was one. Raises DriverDiedError."""
+        ran = self.scheduler.step()
+        if ran is None:
+            return False
+        owner, crash = ran
+        if crash is not None:
+            if owner in self._power_cords:
+                self._world.disk.crash()
+                raise DriverDiedError("power loss in a file operation")
+            if owner in ("controller", "outside"):
+                raise DriverDiedError("crash at a file operation")
+            self.kill(owner, "crashed at a file operation")
+        return True
+
+    def kill(self, name: NodeId, reason: str) -> None:
+        """A node's process dies; what it has written stays."""
+        if name in self.cluster.nodes:
+            self._disks[name].kill()
+            self.scheduler.forget(name)
+            self.cluster.kill(name, reason)
+
+    # ------------------------------------------------------------------------------------------------------- watching
+    def _handle(self, event: m.Event) -> None:
+        self.follower.before(event)
+        self.cluster.handle(event)
+        self.follower.after()
+
+    def _on_post(self, event: m.Event) -> None:
+        if isinstance(event, m.SaveCommitted):
+            self.follower.reported(event.node)
+
+    def _on_record(self, record: Record) -> None:
+        controller = self.cluster.controller
+        full = self._world.scenario.checkpoint.recovery == "full"
+        unit = controller.saves.last_unit or Version(0, 0, 0)
+        if record.name == "recovery_started":
+            if full:
+                self._world.witness.note_taken_back(controller.saves.last_unit)
+            self.follower.restoring(everything=full)
+        elif record.name == "recovery_completed":
+            self.follower.recovered(exactly=unit if full else None)
+
+    # ---------------------------------------------------------------------------------------------------------- faults
+    def _strike(self, name: str, fault: Callable[[Incarnation], None]) -> None:
+        self._world.on_fault(name)
+        fault(self)
+
+    def any_nodes(self, n: int) -> list[NodeId]:
+        """Some live nodes."""
+        names = list(self.cluster.nodes)
+        return [names[i] for i in self._rng.permutation(len(names))[:n]]
+
+    def kill_nodes(self, n: int) -> None:
+        """Kill some at once."""
+        for name in self.any_nodes(n):
+            self.kill(name, "killed")
+
+    def crash_in_file_operation(self) -> None:
+        """A node, or the driver, dies in one of its next file operations."""
+        name = "controller" if self._rng.random() < 0.2 else (self.any_nodes(1) or ["controller"])[0]
+        self._disks[name].crash_at_op(int(self._rng.integers(1, 30)))
+
+    def lose_power_in_file_operation(self) -> None:
+        """Everything dies in one of the next file operations of a node."""
+        name = (self.any_nodes(1) or ["controller"])[0]
+        self._power_cords.add(name)
+        self._disks[name].crash_at_op(int(self._rng.integers(1, 30)))
+
+    def fail_store(self) -> None:
+        """The store refuses everything, for some or for all, for a while."""
+        names = list(self._disks) if self._rng.random() < 0.5 else self.any_nodes(1)
+        for name in names:
+            self._disks[name].fail_always("connection lost")
+
+        def heal() -> None:
+            for name in names:
+                self._disks[name].heal()
+
+        self.scheduler.at(float(self._rng.choice([0.5, 2.0, 20.0]) * self._rng.random()), "heal", heal)
+
+    def fill_store(self) -> None:
+        """The disk is full for a while."""
+        self._world.disk.volume.capacity_bytes = 0
+        self.scheduler.at(float(self._rng.random()) * 1.0, "make room", self._world.disk.heal)
+
+    def slow_store(self) -> None:
+        """Writes take long for a while."""
+        self.scheduler.slow_writes(True)
+        self.scheduler.at(float(self._rng.random()), "fast again", partial(self.scheduler.slow_writes, False))
+
+    def lose_power(self) -> None:
+        """Everything dies, and the disk loses what was not synced."""
+        self._world.disk.crash()
+        raise DriverDiedError("power loss")
+
+    def lose_driver(self) -> None:
+        """The driver is cut off: it and its nodes go on for a while, beside those of the next start."""
+        self.follower.is_cut_off = True
+        raise DriverDiedError("driver cut off")
+
+
+_FAULTS: list[tuple[str, Callable[[Incarnation], None]]] = [
+    ("kill one", lambda i: i.kill_nodes(1)),
+    ("kill one again", lambda i: i.kill_nodes(1)),
+    ("kill two at once", lambda i: i.kill_nodes(2)),
+    ("kill all nodes", lambda i: i.kill_nodes(99)),
+    ("crash in a file operation", Incarnation.crash_in_file_operation),
+    ("crash in a file operation again", Incarnation.crash_in_file_operation),
+    ("store down", Incarnation.fail_store),
+    ("disk full", Incarnation.fill_store),
+    ("store slow", Incarnation.slow_store),
+    ("power loss", Incarnation.lose_power),
+    ("power loss in a file operation", Incarnation.lose_power_in_file_operation),
+    ("power loss in a file operation", Incarnation.lose_power_in_file_operation),
+    ("driver cut off", Incarnation.lose_driver),
+    ("request to stop", lambda i: i.scheduler.post(m.StopRequested("asked to"))),
+]

@@ -1,0 +1,53 @@
+"""What one simulated life is about, drawn from its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scarml.checkpoint.selection import Checkpoint
+
+__all__ = ["Scenario"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What one life is about, drawn from its seed.
+
+    Args:
+        servers, workers, shards: of each start; later starts may have other numbers of nodes.
+        partitions: of each table, at most.
+        checkpoint: the settings.
+        max_iters: iterations to be done.
+        n_faults: how many times something goes wrong; then the rest of the life is quiet, so that it can end.
+    """
+
+    servers: int
+    workers: int
+    shards: int
+    partitions: int
+    checkpoint: Checkpoint
+    max_iters: int
+    n_faults: int
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator) -> Scenario:
+        """Draw one."""
+        if rng.random() < 0.3:
+            recovery = "full" if rng.random() < 0.7 else "partial"
+            checkpoint = Checkpoint("full", 1, int(rng.integers(1, 5)), recovery)  # type: ignore[arg-type]
+        else:
+            fraction, interval = [("1/8", 8), ("1/4", 8), ("1/2", 4), ("1/3", 4), ("1", 2)][rng.integers(5)]
+            policy = ("priority", "priority", "round", "random")[rng.integers(4)]
+            budget_in = ("blocks", "bytes")[rng.integers(2)]
+            checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in)  # type: ignore[arg-type]
+        return cls(
+            servers=int(rng.integers(1, 5)),
+            workers=int(rng.integers(1, 4)),
+            shards=int(rng.integers(1, 6)),
+            partitions=int(rng.integers(1, 9)),
+            checkpoint=checkpoint,
+            max_iters=int(rng.integers(4, 16)),
+            n_faults=int(rng.integers(0, 7)),
+        )

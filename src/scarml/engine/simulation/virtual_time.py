@@ -1,0 +1,102 @@
+"""Virtual time: a `scarml.engine.cluster.Scheduler` in which every task waits a random while, decided by a seed."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scarml.control import messages as m
+from scarml.control.view import NodeId
+from scarml.storage.simulated_disk import SimulatedCrash
+
+__all__ = ["VirtualScheduler"]
+
+
+class VirtualScheduler:
+    """Virtual time: every task waits a random while; per link and per writer they keep their order.
+
+    Args:
+        rng: decides delays, and which repeatable deliveries come twice.
+        trace: fed with every task that runs.
+    """
+
+    def __init__(self, rng: np.random.Generator, trace: Any) -> None:
+        self._rng = rng
+        self._trace = trace
+        self._now_s = 0.0
+        self._tasks: list[tuple[float, int, NodeId, str, Callable[[], None]]] = []
+        self._n = 0
+        self._last: dict[tuple[str, NodeId, NodeId], float] = {}
+        self._write_s = 0.01
+        self.on_event: Callable[[m.Event], None] = lambda _: None
+        self.on_post: Callable[[m.Event], None] = lambda _: None
+
+    def now_s(self) -> float:
+        """Virtual seconds."""
+        return self._now_s
+
+    def deliver(self, source: NodeId, node: NodeId, task: Callable[[], None], may_repeat: bool = False) -> None:
+        """In order from each source; a repeat comes later, out of order."""
+        self._put(node, "deliver", task, self._in_order(("link", source, node), self._delay(0.002)))
+        if may_repeat and self._rng.random() < 0.1:
+            self._put(node, "repeat", task, self._delay(0.04))
+
+    def compute(self, node: NodeId, shard: int, commit: int, task: Callable[[], None]) -> None:
+        """In any order."""
+        self._put(node, f"shard {shard}", task, self._delay(0.005))
+
+    def folded(self, commit: int, n_shards: int) -> None:
+        """Nothing is held back here."""
+
+    def write(self, node: NodeId, task: Callable[[], None]) -> None:
+        """In order for each node."""
+        self._put(node, "write", task, self._in_order(("writer", node, node), self._delay(self._write_s)))
+
+    def slow_writes(self, slow: bool) -> None:
+        """Whether writes take much longer than an iteration."""
+        self._write_s = 0.3 if slow else 0.01
+
+    def post(self, event: m.Event, delay_s: float = 0.0) -> None:
+        """From each node in order; timers exactly."""
+        self.on_post(event)
+        source = getattr(event, "node", "controller")
+        name = type(event).__name__
+        due = self._now_s + delay_s if delay_s else self._in_order(("post", source, "controller"), self._delay(0.002))
+        self._put("controller", name, lambda: self.on_event(event), due)
+
+    def at(self, delay_s: float, name: str, task: Callable[[], None]) -> None:
+        """Something from outside happens."""
+        self._put("outside", name, task, self._now_s + delay_s)
+
+    def step(self) -> tuple[NodeId, BaseException | None] | None:
+        """Run the next task. Returns whose it was and the crash that it died of; None if there is no task."""
+        if not self._tasks:
+            return None
+        due_s, _, owner, name, task = heapq.heappop(self._tasks)
+        self._now_s = max(self._now_s, due_s)
+        self._trace.update(f"{owner} {name} {self._now_s:.9f};".encode())
+        try:
+            task()
+        except SimulatedCrash as crash:
+            return owner, crash
+        return owner, None
+
+    def forget(self, owner: NodeId) -> None:
+        """A process has died: what it had still to do is not done."""
+        self._tasks = [t for t in self._tasks if t[2] != owner or t[3] in ("deliver", "repeat")]
+        heapq.heapify(self._tasks)
+
+    def _delay(self, typical_s: float) -> float:
+        slow = 10.0 if self._rng.random() < 0.02 else 1.0
+        return self._now_s + typical_s * slow * float(self._rng.random())
+
+    def _in_order(self, key: tuple[str, NodeId, NodeId], due_s: float) -> float:
+        self._last[key] = max(due_s, self._last.get(key, 0.0) + 1e-9)
+        return self._last[key]
+
+    def _put(self, owner: NodeId, name: str, task: Callable[[], None], due_s: float) -> None:
+        self._n += 1
+        heapq.heappush(self._tasks, (due_s, self._n, owner, name, task))

@@ -1,0 +1,51 @@
+"""Seeded lives of whole clusters: anything fails at any time, and every invariant holds.
+
+See `scarml.engine.simulation`. A failure names its seed; the same seed gives the same life.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scarml.engine.simulation import Life, live
+from scarml.testing import tiny_problem
+
+PROBLEMS = ("mlr", "mf", "lda", "adam", "qp")
+
+
+def lives(seeds: range) -> list[Life]:
+    """Live them all; a broken invariant says which seed it was."""
+    lived = []
+    for seed in seeds:
+        problem = PROBLEMS[seed % len(PROBLEMS)]
+        try:
+            lived.append(live(seed, tiny_problem(problem)))
+        except Exception as error:
+            raise AssertionError(f"seed {seed}, problem {problem!r}: {error}") from error
+    return lived
+
+
+@pytest.mark.parametrize("start", range(0, 200, 20))
+def test_lives(start: int) -> None:
+    lived = lives(range(start, start + 20))
+    assert all(life.outcome in ("max-iters", "converged") for life in lived)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("start", range(1_000, 3_000, 250))
+def test_more_lives(start: int) -> None:
+    lived = lives(range(start, start + 250))
+    faults = sum((life.faults for life in lived), Counter())
+    checks = sum((life.checks for life in lived), Counter())
+    assert len(faults) >= 12, "every kind of fault has struck"
+    assert all(checks[f"invariant {i}"] for i in (1, 2, 3, 4, 5)), "every invariant was checked"
+
+
+def test_the_same_seed_gives_the_same_life() -> None:
+    first, second = live(7, tiny_problem("lda")), live(7, tiny_problem("lda"))
+    other = live(8, tiny_problem("lda"))
+    assert first.trace == second.trace
+    assert first.faults == second.faults
+    assert first.trace != other.trace
