@@ -1,0 +1,113 @@
+"""The live view on a terminal: where the run stands, below the lines that scroll by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.console import Console, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from scarml.cli.progress import as_plain_text
+from scarml.cli.status import RunStatus
+from scarml.cli.wording import Tone, in_words, sparkline, tone_of
+from scarml.control.history import Record
+
+__all__ = ["LiveView", "render"]
+
+SPARKLINE_WIDTH = 32
+REFRESHES_A_SECOND = 8
+MOST_NODES_SHOWN = 24
+
+_STYLES: Mapping[Tone, str] = {"good": "green", "bad": "bold red", "plain": ""}
+
+
+class LiveView:
+    """Keeps a panel at the bottom of the terminal up to date.
+
+    Args:
+        status: is kept up to date, and shown.
+        verbose: a line for every record.
+        console: where; by default stderr. Colours follow ``NO_COLOR``.
+    """
+
+    def __init__(self, status: RunStatus, verbose: bool = False, console: Console | None = None) -> None:
+        self._status = status
+        self._verbose = verbose
+        self._console = console or Console(stderr=True, highlight=False)
+        self._live = Live(self, console=self._console, refresh_per_second=REFRESHES_A_SECOND)
+
+    def __enter__(self) -> LiveView:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def __rich__(self) -> RenderableType:
+        return render(self._status)
+
+    def take_in(self, record: Record) -> None:
+        """Scroll a line by if it deserves one; the panel follows by itself."""
+        self._status.take_in(record)
+        text = in_words(record, self._status.iteration)
+        if text is not None:
+            self._console.print(Text(f"{record.t_s:6.2f} s  {text}", style=_STYLES[tone_of(record)]))
+        elif self._verbose:
+            self._console.print(Text(f"{record.t_s:6.2f} s  {as_plain_text(record)}", style="dim"))
+        if record.name in ("node_lost", "recovery_completed", "run_finished"):
+            self._live.refresh()
+
+    def say(self, text: str) -> None:
+        """A line above the panel."""
+        self._console.print(Text(text))
+
+
+def render(status: RunStatus) -> RenderableType:
+    """The panel."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_row("state", _state(status))
+    grid.add_row("loss", _loss(status))
+    grid.add_row("servers", _nodes(status.servers))
+    grid.add_row("workers", _nodes(status.workers))
+    grid.add_row("checkpoint", _checkpoint(status))
+    if status.store_trouble:
+        grid.add_row("store", Text(status.store_trouble, style=_STYLES["bad"]))
+    return Panel(grid, title=status.title, title_align="left", expand=True, border_style="dim")
+
+
+def _state(s: RunStatus) -> Text:
+    done = f", {s.executed} iterations done" if s.executed != s.iteration else ""
+    return Text(f"x({s.iteration}){done}, {s.activity}, {s.t_s:.1f} s")
+
+
+def _loss(s: RunStatus) -> Text:
+    return Text.assemble((sparkline(s.losses, SPARKLINE_WIDTH), "cyan"), "  ", s.loss_in_words())
+
+
+def _nodes(nodes: Mapping[str, bool]) -> Text:
+    alive = sum(nodes.values())
+    if len(nodes) > MOST_NODES_SHOWN:
+        return Text(f"{alive} of {len(nodes)} alive", style="" if alive == len(nodes) else "bold red")
+    text = Text()
+    for is_alive in nodes.values():
+        text.append("■ " if is_alive else "✗ ", style="green" if is_alive else "bold red")
+    lost = [name for name, is_alive in nodes.items() if not is_alive]
+    text.append(f" {alive} of {len(nodes)}" + (f", lost: {', '.join(lost)}" if lost else ""))
+    return text
+
+
+def _checkpoint(s: RunStatus) -> Text:
+    if not s.n_saves:
+        return Text("x(0); nothing saved yet")
+    text = f"{s.n_saves} saves, {s.bytes_saved:,} bytes"
+    if s.saved_ages is not None and s.saved_ages.n_saved:
+        a = s.saved_ages
+        text += f"; age of blocks: median {a.median}, oldest {a.oldest} iterations"
+        if a.n_saved < a.n_blocks:
+            text += f" ({a.n_blocks - a.n_saved:,} as at the start)"
+    return Text(text)

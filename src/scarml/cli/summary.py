@@ -1,0 +1,59 @@
+"""The result of a run as a few lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scarml.cli.wording import joined, restored_from
+from scarml.result import Result
+
+__all__ = ["in_lines"]
+
+_OUTCOMES = {
+    "converged": "converged",
+    "max-iters": "ended",
+    "stopped": "stopped",
+    "superseded": "superseded",
+    "nodes-lost": "nodes lost",
+    "store-down": "store down",
+}
+
+
+def in_lines(result: Result, run: str) -> list[str]:
+    """Label and value, line by line."""
+    return [f"{label:<11} {text}" for label, text in _rows(result, run)]
+
+
+def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
+    yield "outcome", f"{_OUTCOMES[r.outcome]}: {r.reason}"
+    again = f", {r.iterations - r.iteration} of them again" if r.iterations > r.iteration else ""
+    yield "iterations", f"{r.iterations} done{again}; the state is x({r.iteration})"
+    if r.losses:
+        (_, first), (_, last) = r.losses[0], r.losses[-1]
+        mean = f" ({last / r.n_examples:,.6g} per example)" if r.n_examples > 1 else ""
+        yield "loss_sum", f"{first:,.6g} to {last:,.6g}{mean}"
+    if r.resumed_from:
+        yield "resumed", f"at x({r.resumed_from['iteration']}): {restored_from(r.resumed_from)}"
+    yield from _failures(r)
+    for recovery in r.recoveries:
+        yield "recovery", _recovery(recovery)
+    yield "saves", f"{r.n_saves}, {r.bytes_saved:,} bytes of values, {r.stored_bytes:,} with ids and checksums"
+    yield "time", f"{r.wall_s:.1f} s, of which training waited for saves {r.stall_s:.2f} s"
+    if r.digest:
+        yield "digest", r.digest
+    yield "run", run
+
+
+def _failures(r: Result) -> Iterator[tuple[str, str]]:
+    at: dict[int, list[str]] = {}
+    for failure in r.failures:
+        at.setdefault(failure["iteration"], []).append(failure["node"])
+    simulated = " (simulated)" if any(f.get("simulated") for f in r.failures) else ""
+    for iteration, nodes in at.items():
+        yield "lost", f"on x({iteration}): {joined(nodes)}{simulated}"
+
+
+def _recovery(f: dict[str, Any]) -> str:
+    text = f"{f['kind']}, at x({f['iteration']}), {f['seconds']:.2f} s: {restored_from(f)}"
+    return text + (f"; perturbation {f['perturbation']:.3g}" if "perturbation" in f else "")

@@ -1,0 +1,177 @@
+"""``scarml train``: one run on a parameter server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["train"]
+
+_NODES, _SAVES, _FAILURES, _END, _OUTPUT = "Nodes", "Checkpoint and recovery", "Failures (simulated)", "End", "Output"
+
+
+def train(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="mlr, mf, qp, or module:Class for a model of your own.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(metavar="NAME", help="Data set; see: scarml data list.")] = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="auto|must|never", help="Start or continue; continue; only start (default: never)"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A hyper-parameter of the model; repeatable."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Of all random values (default: 0)")] = None,
+    config: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Settings from a TOML file, or from the run.json of an earlier run."),
+    ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Print the effective settings as TOML, and stop.")
+    ] = False,
+    servers: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Nodes that hold the parameters (default: 4)", rich_help_panel=_NODES),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Nodes that compute (default: 2)", rich_help_panel=_NODES)
+    ] = None,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Pieces of the data; results depend on it, not on the nodes (default: 16)",
+            rich_help_panel=_NODES,
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="That compute shards (default: 2)", rich_help_panel=_NODES)
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="priority|round|random|full",
+            help="Which blocks to save (default: priority)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
+    fraction: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R", help="Part of the state that one save writes (default: 1/8; full: 1)", rich_help_panel=_SAVES
+        ),
+    ] = None,
+    interval: Annotated[
+        int | None,
+        typer.Option(
+            metavar="C",
+            help="Iterations in which the whole state's worth is saved (default: 8)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
+    recovery: Annotated[
+        str | None,
+        typer.Option(
+            metavar="partial|full",
+            help="Restore what was lost, or take everything back , which needs policy full (default: partial)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
+    budget_in: Annotated[
+        str | None,
+        typer.Option(metavar="blocks|bytes", help="What the fraction counts (default: blocks)", rich_help_panel=_SAVES),
+    ] = None,
+    rank_by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="distance|distance-per-byte",
+            help="What priority ranks by (default: distance)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
+    kill: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHAT",
+            help="Lose nodes: servers:2@20 (two, on x(20)), workers:1/2@20, server-3@20; repeatable.",
+            rich_help_panel=_FAILURES,
+        ),
+    ] = None,
+    fail_rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Lose a random server with this probability an iteration (default: 0)",
+            rich_help_panel=_FAILURES,
+        ),
+    ] = None,
+    stop_loss_sum: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Converged below this summed loss (default: the model's)", rich_help_panel=_END),
+    ] = None,
+    stop_loss_mean: Annotated[
+        float | None, typer.Option(metavar="X", help="The same, per example.", rich_help_panel=_END)
+    ] = None,
+    max_iters: Annotated[
+        int | None, typer.Option(metavar="N", help="Stop at x(N) at the latest.", rich_help_panel=_END)
+    ] = None,
+    eval_every: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Iterations between evaluations of the loss (default: 1)", rich_help_panel=_END),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON object on stdout.", rich_help_panel=_OUTPUT)
+    ] = False,
+    log_format: Annotated[
+        str,
+        typer.Option(
+            metavar="text|json",
+            help="json: every event as one JSON object a line on stderr (default: text)",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
+    ] = "text",
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            help="Show every event; -vv: also tracebacks.",
+            show_default=False,
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = 0,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.", rich_help_panel=_OUTPUT)] = False,
+) -> int:
+    """Train a model on a parameter server in this process, and go on when nodes are lost.
+
+    Example: scarml train mlr --data mnist-10k --kill servers:2@20
+
+    Each setting may also come from SCAR_<NAME> in the environment (SCAR_SERVERS=8) or from a config file (servers = 8);
+    a flag counts before the environment, that before the file. Ctrl-C and SIGTERM end a run with everything saved; the
+    same command with --resume auto goes on.
+    """
+    flags: dict[str, Any] = {**locals(), "set": set_, "run": str(run) if run is not None else None}
+    from scarml.cli.config_file import to_toml
+    from scarml.cli.settings import from_everywhere
+    from scarml.errors import UsageError
+
+    settings = from_everywhere(flags, config)
+    if log_format not in ("text", "json"):
+        raise UsageError(f"--log-format {log_format!r} is unknown; choose text or json")
+    if print_config:
+        print(to_toml(settings.to_config()))
+        return 0
+    from scarml.cli.train_run import Output, run_settings
+
+    sys.path.insert(0, "")  # a model of the user's own may lie in the current folder
+    return run_settings(settings, Output(as_json, log_format, -1 if quiet else verbose))

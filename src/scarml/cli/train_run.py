@@ -1,0 +1,217 @@
+"""From settings to a run, its progress and its result. What ``scarml train`` does once it has its settings."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from scarml.checkpoint.selection import Checkpoint
+from scarml.cli.budget_words import budget_in_words
+from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome
+from scarml.cli.model_error import is_in_model, report_model_error
+from scarml.cli.progress import open_progress
+from scarml.cli.run_name import run_folder
+from scarml.cli.settings import Settings
+from scarml.cli.status import Criterion, RunStatus
+from scarml.cli.summary import in_lines
+from scarml.control.controller import Stop
+from scarml.control.history import Record
+from scarml.core.model import Model
+from scarml.engine.fault_plan import Kill
+from scarml.errors import ScarError, UsageError
+from scarml.models import registry
+
+if TYPE_CHECKING:
+    from scarml.job import Job
+    from scarml.result import Result
+
+__all__ = ["Output", "run_settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How to show a run.
+
+    Args:
+        as_json: the result as JSON.
+        log_format: of progress.
+        verbosity: −1 silent, 0, 1, …
+    """
+
+    as_json: bool = False
+    log_format: str = "text"
+    verbosity: int = 0
+
+
+def run_settings(settings: Settings, output: Output) -> int:
+    """Train as the settings say.
+
+    Returns:
+        The exit code.
+    """
+    checkpoint = _checkpoint(settings)
+    kills = [Kill.parse(text) for text in settings.kill]
+    model_class = registry.model_class(settings.model)
+    model = _model(model_class, settings)
+    criterion = _criterion(model_class, settings)
+    status = RunStatus(f"{settings.model} on {settings.data}" if settings.data else settings.model, criterion)
+    progress = open_progress(status, output.verbosity, output.log_format)
+    with run_folder(settings.run, settings.model, settings.data) as folder:
+        job = _job(settings, model, checkpoint, kills, criterion, folder, progress.take_in)
+        status.ages = job.saved_iterations
+        with progress:
+            progress.say(f"run folder: {folder}")
+            progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
+            result = _train(job, model)
+    if isinstance(result, Exception):
+        report_model_error(result, model)
+        return FAILED
+    code = of_outcome(
+        result.outcome,
+        result.reason,
+        saved=result.saved,
+        has_criterion=criterion is not None,
+        store_failed=status.store_failed,
+    )
+    _show(result, folder, output)
+    if output.verbosity >= 0:
+        for line in _afterword(result, code, folder, status, job):
+            print(line, file=sys.stderr)
+    return code
+
+
+def _train(job: Job, model: Model) -> Result | Exception:
+    """The result, or what a model of the user's own raised."""
+    try:
+        return job.run()
+    except Exception as e:
+        if isinstance(e, ScarError) or not is_in_model(e, model):
+            raise
+        return e
+
+
+# ---------------------------------------------------------------------------------------------------- from the settings
+def _checkpoint(s: Settings) -> Checkpoint:
+    return Checkpoint(
+        policy=s.policy,
+        fraction=s.fraction if s.fraction is not None else "1" if s.policy == "full" else "1/8",
+        interval_iters=s.interval,
+        recovery=cast(Literal["partial", "full"], s.recovery),
+        budget_in=cast(Literal["blocks", "bytes"], s.budget_in),
+        rank_by=cast(Literal["distance", "distance-per-byte"], s.rank_by),
+    )
+
+
+def _model(model_class: type[Model], s: Settings) -> Model:
+    """The model, with hyper-parameters of the types that its own defaults have."""
+    parameters = inspect.signature(model_class).parameters
+    typed: dict[str, Any] = {}
+    for name, value in s.set.items():
+        default = parameters[name].default if name in parameters else None
+        if isinstance(default, float) and type(value) is int:
+            value = float(value)
+        if isinstance(default, (bool, int, float, str)) and type(value) is not type(default):
+            raise UsageError(f"--set {name}={value} is no {type(default).__name__}; {name} is for example {default!r}")
+        typed[name] = value
+    return registry.create(model_class, s.data, **typed)
+
+
+def _criterion(model_class: type[Model], s: Settings) -> Criterion | None:
+    if s.stop_loss_mean is not None:
+        return Criterion("loss_mean", s.stop_loss_mean)
+    if s.stop_loss_sum is not None:
+        return Criterion("loss_sum", s.stop_loss_sum)
+    default = registry.defaults_for(model_class, s.data).stop_loss_sum
+    return Criterion("loss_sum", default) if default is not None else None
+
+
+def _job(
+    s: Settings,
+    model: Model,
+    checkpoint: Checkpoint,
+    kills: Sequence[Kill],
+    criterion: Criterion | None,
+    folder: Path,
+    on_event: Callable[[Record], None],
+) -> Job:
+    from scarml.job import Job
+
+    by_sum = criterion.below if criterion and criterion.name == "loss_sum" else None
+    return Job(
+        model,
+        s.data if s.data is not None else registry.data_for(type(model)),
+        servers=s.servers,
+        workers=s.workers,
+        checkpoint=checkpoint,
+        stop=Stop(loss_sum_below=by_sum, max_iters=s.max_iters, eval_every_iters=s.eval_every),
+        loss_mean_below=criterion.below if criterion and by_sum is None else None,
+        run=folder,
+        resume=cast(Literal["auto", "must", "never"], s.resume),
+        seed=s.seed,
+        shards=s.shards,
+        threads=s.threads,
+        kills=kills,
+        fail_rate=s.fail_rate,
+        on_event=on_event,
+        config=s.to_config(),
+        handle_signals=True,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- the end
+def _show(result: Result, folder: Path, output: Output) -> None:
+    """The result, on stdout."""
+    if output.as_json:
+        print(json.dumps({**_finite(result.to_json()), "run": str(folder)}, allow_nan=False))
+        return
+    for line in in_lines(result, str(folder)):
+        print(line)
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN: what is not finite becomes null."""
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    if isinstance(value, Mapping):
+        return {k: _finite(v) for k, v in value.items()}
+    return [_finite(v) for v in value] if isinstance(value, list) else value
+
+
+def _afterword(result: Result, code: int, folder: Path, status: RunStatus, job: Job) -> list[str]:
+    """What the user should know or do now."""
+    lines = [
+        f"scarml: warning: {len(job.unfired_kills)} planned losses did not happen: the run ended at "
+        f"x({result.iteration}); the first was planned on x({kill.at_iter})"
+        for kill in job.unfired_kills[:1]
+    ]
+    if not result.saved and result.outcome != "superseded":
+        cause = status.store_trouble or "see above"
+        lines.append(f"scarml: warning: the values of x({result.iteration}) are not all saved: {cause}")
+    if result.outcome in ("nodes-lost", "store-down", "superseded"):
+        lines.append(f"scarml: error: {result.reason}")
+    if code == STOPPED_AND_SAVED or result.outcome in ("nodes-lost", "store-down", "stopped"):
+        lines.append(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
+    return lines
+
+
+def command_to_go_on(args: Sequence[str], folder: Path) -> str:
+    """The same command, with ``--resume auto``.
+
+    Example:
+        >>> command_to_go_on(["train", "mlr", "--resume=never", "--servers", "2"], Path("runs/a"))
+        'scarml train mlr --servers 2 --run runs/a --resume auto'
+    """
+    kept: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if arg in ("--run", "--resume"):
+            next(rest, None)
+        elif not arg.startswith(("--run=", "--resume=")):
+            kept.append(arg)
+    return shlex.join(["scarml", *kept, "--run", str(folder), "--resume", "auto"])

@@ -1,0 +1,108 @@
+"""Records in words, and numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from scarml.control.history import Record
+
+__all__ = ["Tone", "in_words", "joined", "restored_from", "sparkline", "tone_of"]
+
+Tone = Literal["good", "bad", "plain"]
+
+_BAD = {
+    "node_lost", "save_failed", "save_given_up", "blocks_not_finite", "recovery_waiting", "copy_damaged",
+}  # fmt: skip
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def tone_of(record: Record) -> Tone:
+    """Whether a record is good or bad news."""
+    if record.name in _BAD:
+        return "bad"
+    return "good" if record.name == "recovery_completed" else "plain"
+
+
+def in_words(record: Record, iteration: int) -> str | None:
+    """A sentence, for records that nobody should miss; None for the everyday ones.
+
+    Args:
+        record: the record.
+        iteration: where training stands.
+    """
+    f = record.fields
+    match record.name:
+        case "node_lost":
+            return f"x({iteration}): {f['node']} is LOST{' (simulated)' if f.get('simulated') else ''}"
+        case "recovery_completed" if f["kind"] == "start":
+            return _resumed(f) if f["restored"] else None
+        case "recovery_completed":
+            return _recovered(f)
+        case "recovery_waiting":
+            return f"the store cannot be read, trying again ({f['attempt']}): {f['cause']}"
+        case "save_failed":
+            again = "trying again" if f["retried"] else "giving up"
+            return f"the store refused a save of {f['node']}, {again}: {f['cause']}; training goes on"
+        case "save_given_up":
+            return f"save {f['save_id']} is given up, its blocks come first in the next one: {f['cause']}"
+        case "blocks_not_finite":
+            return f"{f['n_blocks']:,} blocks of {f['node']} have NaN or infinity in them and were not saved"
+        case "copy_damaged":
+            return f"a stored copy is damaged, an older one is used: {f['detail']}"
+        case "stop_requested":
+            return f"{f['reason']}: stopping after this iteration, once everything is saved; again = at once"
+        case _:
+            return None
+
+
+def _resumed(f: dict[str, Any]) -> str:
+    return f"going on at x({f['iteration']}): {restored_from(f)}"
+
+
+def _recovered(f: dict[str, Any]) -> str:
+    extent = "everything is back at" if f["kind"] == "full" else "training goes on at"
+    text = f"{f['kind']} recovery in {f.get('seconds', 0):.2f} s: {restored_from(f)}"
+    if "perturbation" in f:
+        text += f"; perturbation {f['perturbation']:.3g}"
+    return f"{text}; {extent} x({f['iteration']})"
+
+
+def restored_from(f: dict[str, Any]) -> str:
+    """What was restored, and from when.
+
+    Example:
+        >>> restored_from({"restored": 241, "from_x0": 151, "oldest": 10, "newest": 21})
+        '241 blocks as saved at x(10) to x(21), 151 as at the start'
+    """
+    parts = []
+    if f["restored"]:
+        span = f"x({f['oldest']})" + (f" to x({f['newest']})" if f["newest"] != f["oldest"] else "")
+        parts.append(f"{f['restored']:,} blocks as saved at {span}")
+    if f["from_x0"] or not parts:
+        parts.append(f"{f['from_x0']:,} as at the start" if parts else f"{f['from_x0']:,} blocks as at the start")
+    return ", ".join(parts)
+
+
+def joined(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """A curve of the last values in one line, on a log scale where all are positive.
+
+    Example:
+        >>> sparkline([100.0, 10.0, 1.0], 10)
+        '█▅▁'
+    """
+    import math
+
+    finite = [v for v in values if math.isfinite(v)]
+    if len(finite) > width:
+        finite = [finite[i * (len(finite) - 1) // (width - 1)] for i in range(width)]
+    if not finite:
+        return ""
+    heights = [math.log(v) for v in finite] if min(finite) > 0 else finite
+    low, span = min(heights), max(heights) - min(heights)
+    return "".join(_BARS[round((h - low) / span * (len(_BARS) - 1)) if span else 0] for h in heights)
