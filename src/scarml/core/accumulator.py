@@ -55,7 +55,7 @@ class Accumulator:
         self._touched[at] = True
 
     def apply_to(self, blocks: Blocks, apply: Callable[[dict[str, Array], Array], Mapping[str, Array]]) -> None:
-        """Let ``apply(fields, combined)`` compute the new fields of the touched blocks, store them, and start afresh."""
+        """Let ``apply(fields, combined)`` compute the new fields of touched blocks, store them, and start afresh."""
         if self._sum is not None and self._touched.all():
             self._store(blocks, apply(dict(blocks.fields), self._sum))
         elif self._sum is not None and self._touched.any():

@@ -143,7 +143,7 @@ class _Living:
         store = LocalStore("/run", self._world.disk.process(), token=f"reader-{self._life.starts}")
         reader = RunFolder(store, {}).reader(incarnation.cluster.controller.term)
         training = self._world.training
-        for name, blocks in incarnation.cluster.state().items():
+        for name, blocks in incarnation.follower.state_in_view().items():
             table = blocks.table
             if table.derived:
                 continue

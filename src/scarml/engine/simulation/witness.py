@@ -214,7 +214,7 @@ class Follower:
         return ~np.isin(ids, self._expected[name].ids)
 
     def _settle(self) -> None:
-        state = self._state_in_view()
+        state = self.state_in_view()
         for name, blocks in state.items():
             table = blocks.table
             complete = len(blocks) == table.n_blocks
@@ -224,7 +224,7 @@ class Follower:
         self._expected = dict(self._before)
         self._witness.note_state((self._cluster.controller.term, self._commit), state)
 
-    def _state_in_view(self) -> State:
+    def state_in_view(self) -> State:
         """Per table all blocks of the nodes in the view; one may have died without the controller knowing yet."""
         known = self._cluster.nodes | {
             n: d for n, d in self._cluster.dead.items() if n in self._cluster.controller.view.nodes
