@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -107,3 +108,4 @@ class LocalStoreMachine(RuleBasedStateMachine):
 
 
 TestLocalStoreOnSimulatedDisk = LocalStoreMachine.TestCase
+TestLocalStoreOnSimulatedDisk.settings = settings(stateful_step_count=40)

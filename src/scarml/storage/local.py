@@ -11,7 +11,7 @@ import logging
 import posixpath
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, StoreError, UsageError
 from scarml.storage.file_port import Entry, FileLock, FilePort, OpenFile, OsFiles
@@ -40,7 +40,7 @@ class LocalStore:
         b'hello'
     """
 
-    gap_bytes = 32 << 10
+    gap_bytes = 128 << 10
 
     def __init__(self, root: str, files: FilePort | None = None, token: str | None = None) -> None:
         self.root = root.rstrip("/") or "/."
@@ -89,11 +89,10 @@ class LocalStore:
 
     def delete(self, name: str) -> None:
         path = self._path(name)
-        try:
+        with suppress(NotFoundError):
             self._files.unlink(path)
-        except NotFoundError:
-            return
-        self._files.sync_folder(posixpath.dirname(path))
+        with suppress(NotFoundError):  # also after one that found nothing: a killed process may not have come to it
+            self._files.sync_folder(posixpath.dirname(path))
 
     def lock(self, name: str, note: str = "") -> FileLock | None:
         path = self._path(name)

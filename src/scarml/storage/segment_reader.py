@@ -252,7 +252,7 @@ class _Guard:
 
 def _groups(segment: NDArray[np.int32]) -> Iterator[tuple[int, Ids]]:
     """Each number that occurs, with the positions where it does, ascending."""
-    order = np.argsort(segment, kind="stable")
+    order = np.argsort(segment.astype(np.int16) if len(segment) and segment.max() < 1 << 15 else segment, kind="stable")
     ranked = segment[order]
     cuts = np.flatnonzero(ranked[1:] != ranked[:-1]) + 1
     for group in np.split(order, cuts):

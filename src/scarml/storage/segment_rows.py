@@ -23,9 +23,8 @@ from scarml.storage.store import Store
 
 __all__ = ["RowIndex", "Rows", "read_blocks", "read_index", "read_rows"]
 
-_PIECE_BYTES = (
-    512 << 10
-)  # what is read at once: it stays in the processor's cache between reading, checking and copying
+_PIECE_BYTES = 512 << 10
+"""What is read at once: it stays in the processor's cache between reading, checking and copying."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,25 +109,23 @@ def read_rows(store: Store, header: SegmentHeader, index: RowIndex, out: Blocks,
     """
     stored = header.tables[out.table.name]
     crc = begin_checksums(index.ids[rows])
-    out_lengths = out.lengths if out.table.lengths is not None else None
+    columns = _columns(stored, index, out, rows, at)
     scratch = np.empty(_PIECE_BYTES, np.uint8)
-    targets = {f.name: bytes_of(out.fields[f.name]) for f in out.table.fields}
-    for piece in _pieces(store, stored, index, rows):
-        for f, stored_field in zip(out.table.fields, stored.fields, strict=True):
-            starts, sizes = row_extents(f, stored.n, index.lengths, rows[piece])
-            out_starts, _ = row_extents(f, len(out), out_lengths, at[piece])
-            first, end = int(starts[0]), int(starts[-1] + sizes[-1])
-            from_byte = stored_field.tensor.start + first
-            target = targets[f.name]
-            if sizes.sum() == end - first == out_starts[-1] + sizes[-1] - out_starts[0]:  # one run here and there
-                whole = target[out_starts[0] : out_starts[0] + end - first]
-                store.read_into(header.name, from_byte, whole.data)
-                extend_checksums(crc[piece], target, out_starts, sizes)
+    for begin, end in _pieces(columns, store.gap_bytes):
+        is_run_here, is_run_there = (int(x[end - 1] - x[begin]) == end - begin - 1 for x in (rows, at))
+        for c in columns:
+            starts, sizes, out_starts = c.starts[begin:end], c.sizes[begin:end], c.out_starts[begin:end]
+            first = int(starts[0])
+            n_bytes = int(starts[-1] + sizes[-1]) - first
+            if is_run_here and is_run_there:
+                whole = c.out[out_starts[0] : out_starts[0] + n_bytes]
+                store.read_into(header.name, c.file_start + first, whole.data)
+                extend_checksums(crc[begin:end], c.out, out_starts, sizes)
                 continue
-            if end - first > len(scratch):
-                scratch = np.empty(end - first, np.uint8)
-            store.read_into(header.name, from_byte, scratch[: end - first].data)
-            extend_checksums_and_copy(crc[piece], scratch, starts - first, sizes, target, out_starts)
+            if n_bytes > len(scratch):
+                scratch = np.empty(n_bytes, np.uint8)
+            store.read_into(header.name, c.file_start + first, scratch[:n_bytes].data)
+            extend_checksums_and_copy(crc[begin:end], scratch, starts - first, sizes, c.out, out_starts)
     result = Rows(index.checksums[rows], finish_checksums(crc))
     bad = out.ids[at[result.is_bad]]
     if len(bad):
@@ -136,17 +133,37 @@ def read_rows(store: Store, header: SegmentHeader, index: RowIndex, out: Blocks,
     return result
 
 
-def _pieces(store: Store, stored: StoredTable, index: RowIndex, rows: Ids) -> Iterator[slice]:
-    """Cuts ``rows`` into runs to read at once: not too long, and without long gaps between the wanted rows."""
-    if not len(rows):
+@dataclass(frozen=True, slots=True, eq=False)
+class _Column:
+    """Where the wanted rows of one field lie, in bytes, in its tensor in the file, and in memory."""
+
+    file_start: int
+    starts: Ids
+    sizes: Ids
+    out: NDArray[np.uint8]
+    out_starts: Ids
+
+
+def _columns(stored: StoredTable, index: RowIndex, out: Blocks, rows: Ids, at: Ids) -> list[_Column]:
+    out_lengths = out.lengths if out.table.lengths is not None else None
+    columns = []
+    for f, stored_field in zip(out.table.fields, stored.fields, strict=True):
+        starts, sizes = row_extents(f, stored.n, index.lengths, rows)
+        out_starts, _ = row_extents(f, len(out), out_lengths, at)
+        columns.append(_Column(stored_field.tensor.start, starts, sizes, bytes_of(out.fields[f.name]), out_starts))
+    return columns
+
+
+def _pieces(columns: list[_Column], gap_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cuts the wanted rows into runs to read at once: not too long, and without long gaps between them."""
+    widest = max(columns, key=lambda c: int(c.sizes.sum()))
+    if not len(widest.starts):
         return
-    widest = max(stored.fields, key=lambda f: f.tensor.size_bytes).field
-    starts, sizes = row_extents(widest, stored.n, index.lengths, rows)
-    is_far = starts[1:] - (starts[:-1] + sizes[:-1]) > store.gap_bytes
+    starts, ends = widest.starts, widest.starts + widest.sizes
+    is_far = starts[1:] - ends[:-1] > gap_bytes
     is_next = starts[1:] // _PIECE_BYTES != starts[:-1] // _PIECE_BYTES
-    cuts = np.flatnonzero(is_far | is_next) + 1
-    for begin, end in zip([0, *cuts.tolist()], [*cuts.tolist(), len(rows)], strict=True):
-        yield slice(begin, end)
+    cuts = (np.flatnonzero(is_far | is_next) + 1).tolist()
+    yield from zip([0, *cuts], [*cuts, len(starts)], strict=True)
 
 
 def _read_tensor(store: Store, header: SegmentHeader, tensor: Tensor) -> Array:

@@ -7,6 +7,7 @@ A store knows nothing of segments, terms or blocks. One file a kind of store: `l
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Protocol
 
 from scarml.errors import UsageError
@@ -94,8 +95,7 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: it is not.
     """
-    parts = name.split("/")
-    if len(name) > _MAX_NAME_CHARS or any(not _is_part(p) for p in parts):
+    if not _is_name(name):
         raise UsageError(
             f"{name[:80]!r} is not an object name; expected parts joined by '/', none empty or starting with '.', "
             f"of printable ASCII without backslashes, {_MAX_NAME_CHARS} characters at most"
@@ -107,6 +107,11 @@ def folder_of_prefix(prefix: str) -> str:
     """The folder that all names with this prefix lie in, ``""`` for the topmost. UsageError if it is no name."""
     folder = prefix.rpartition("/")[0]
     return check_name(folder) if folder else ""
+
+
+@lru_cache(maxsize=4096)  # a segment is read in many pieces
+def _is_name(name: str) -> bool:
+    return len(name) <= _MAX_NAME_CHARS and all(map(_is_part, name.split("/")))
 
 
 def _is_part(part: str) -> bool:

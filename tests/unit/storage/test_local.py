@@ -140,6 +140,16 @@ def test_a_folder_left_unsynced_by_a_killed_process_is_synced_by_the_next() -> N
     assert n_lost == 0
 
 
+def test_a_delete_that_a_killed_process_left_unsynced_is_synced_by_the_next() -> None:
+    for seed in range(N_SEEDS):
+        disk = prepared_disk(seed, OLD, SimulatedDisk)
+        disk.unlink("run/folder/object")
+        disk.kill()
+        LocalStore("run", disk, token="next").delete("folder/object")
+        disk.crash()
+        assert get(disk) is None
+
+
 @pytest.mark.parametrize("act", [put, create])
 def test_killed_writers_leave_only_what_sweep_removes(act: Act) -> None:
     counted = SimulatedDisk(np.random.default_rng(0))
