@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from scarml.core.block import Array, Blocks, Ids, Table, flat_index
+from scarml.core.block import Array, Blocks, Ids, Table, flat_index, positions_of_common
 from scarml.core.model import ALL, Combine, Update
 from scarml.errors import ModelError
 
@@ -94,10 +94,15 @@ def restrict(update: Update, table: Table, owned: Ids) -> Update | None:
     """The part of an update that concerns the blocks ``owned`` (ascending); None if there is none."""
     if len(owned) == table.n_blocks:
         return update
-    ids = table.all_ids if update.ids is ALL else update.ids
-    assert isinstance(ids, np.ndarray)
-    at = owned if update.ids is ALL else np.flatnonzero(np.isin(ids, owned, assume_unique=True))
+    ragged = next(f for f in table.fields if f.name == "value").ragged
+    if update.ids is ALL:
+        ids = at = owned
+        lengths = table.block_lengths if ragged else None
+    else:
+        assert isinstance(update.ids, np.ndarray)
+        at = positions_of_common(update.ids, owned)
+        ids = update.ids[at]
+        lengths = table.block_lengths[update.ids] if ragged else None
     if not len(at):
         return None
-    ragged = next(f for f in table.fields if f.name == "value").ragged
-    return Update(update.table, ids[at], update.values[flat_index(table.block_lengths[ids], at) if ragged else at])
+    return Update(update.table, ids, np.take(update.values, at if lengths is None else flat_index(lengths, at), axis=0))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scarml.core.runs import copy_runs
 from scarml.errors import ModelError
 
-__all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate", "flat_index"]
+__all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate", "flat_index", "positions_of_common"]
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -187,6 +187,8 @@ class Blocks:
         """Where ``ids`` stand among these blocks. Raises ModelError if one of them is not here."""
         if len(self.ids) == self.table.n_blocks:
             return ids
+        if len(ids) == len(self.ids) and np.array_equal(ids, self.ids):
+            return np.arange(len(ids), dtype=np.int64)
         at = np.searchsorted(self.ids, ids)
         if len(ids) and (len(self.ids) == 0 or at.max() >= len(self.ids) or (self.ids[at] != ids).any()):
             raise ModelError(f"blocks {np.setdiff1d(ids, self.ids)[:5].tolist()} … of {self.table.name!r} are not here")
@@ -276,6 +278,14 @@ def concatenate(table: Table, parts: Sequence[Blocks]) -> Blocks:
     for part in parts:
         whole.put(part)
     return whole
+
+
+def positions_of_common(ids: Ids, others: Ids) -> Ids:
+    """The positions in ``ids`` of those that are in ``others`` too; both are strictly increasing."""
+    if not len(others):
+        return np.zeros(0, np.int64)
+    at = np.searchsorted(others, ids)
+    return np.flatnonzero(others[np.minimum(at, len(others) - 1)] == ids)
 
 
 def flat_index(lengths: Ids, at: Ids) -> Ids:

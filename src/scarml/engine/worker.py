@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any, Protocol
 
-import numpy as np
-
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
-from scarml.core.block import Blocks, Ids, concatenate
+from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
 from scarml.core.model import ALL, Computed, Reads, Update
 from scarml.engine.node import BlockHolder, Forward, OpenReader, Output, Reply, RunShards, ShardResult, Stored, Training
 
@@ -167,7 +165,7 @@ class Worker:
             return None
         parts = []
         for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
-            mine = None if ids is None else np.intersect1d(ids, owned, assume_unique=True)
+            mine = None if ids is None else ids[positions_of_common(ids, owned)]
             if mine is not None and not len(mine):
                 continue
             part = self._peers.read(server, view, commit, name, mine)

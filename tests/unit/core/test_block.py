@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scarml.core.block import Blocks, Field, Table, concatenate
+from scarml.core.block import Blocks, Field, Table, concatenate, positions_of_common
 from scarml.errors import ModelError
 
 DENSE = Table("dense", 6, (Field("value", "float32", (2, 3)), Field("step", "int64")))
@@ -174,3 +174,9 @@ def test_no_blocks_are_fine(table: Table) -> None:
     assert len(none) == len(none.differs_from(none)) == len(none.is_nonfinite()) == 0
     assert len(concatenate(table, [])) == 0
     numbered(table).put(none)
+
+
+@given(ids=id_sets, others=id_sets)
+def test_positions_of_common_ids(ids: np.ndarray, others: np.ndarray) -> None:
+    expected = np.flatnonzero(np.isin(ids, others))
+    np.testing.assert_array_equal(positions_of_common(ids, others), expected)
