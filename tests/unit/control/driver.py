@@ -1,0 +1,281 @@
+"""Plays the nodes, the store and the timers of a controller, and watches its invariants at every event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from scarml.checkpoint.selection import Checkpoint
+from scarml.checkpoint.version_index import Version
+from scarml.control import messages as m
+from scarml.control.checkpoint_coordinator import SaveStep
+from scarml.control.controller import Controller, State, Stop
+from scarml.control.view import Layout, NodeId
+from scarml.core.block import Field, Table
+
+WAITS_FOR_NODES = (State.INSTALLING, State.COMPUTING, State.COMMITTING)
+N_SHARDS = 4
+
+
+def make_layout(kind: str = "server") -> Layout:
+    """``server``: one table at the servers; ``worker``: beside it one at the workers and one that is derived."""
+    two = np.arange(8).reshape(4, 2)
+    tables = {"w": Table("w", 8, (Field("value"),))}
+    partitions: dict[str, list[Any]] = {"w": list(two)}
+    if kind == "worker":
+        tables["docs"] = Table("docs", 8, (Field("value"),), home="worker")
+        tables["counts"] = Table("counts", 2, (Field("value"),), derived=True)
+        partitions |= {"docs": list(two), "counts": [np.array([0]), np.array([1])]}
+    return Layout(tables, partitions, N_SHARDS)
+
+
+class Driver:
+    """One controller and its surroundings.
+
+    What is sent to nodes and asked of the engine makes answers, which wait in `inbox` until a test delivers them.
+    """
+
+    def __init__(
+        self,
+        layout: Layout | None = None,
+        *,
+        servers: int = 3,
+        workers: int = 2,
+        n_phases: int = 1,
+        checkpoint: Checkpoint | None = None,
+        stop: Stop | None = None,
+    ) -> None:
+        self.layout = layout or make_layout()
+        self.controller = Controller(
+            self.layout,
+            [f"server-{i}" for i in range(servers)],
+            [f"worker-{i}" for i in range(workers)],
+            n_phases=n_phases,
+            seed=0,
+            checkpoint=checkpoint or Checkpoint(fraction="1/4", interval_iters=4),
+            stop=stop or Stop(max_iters=3),
+        )
+        self.inbox: list[m.Event] = []
+        self.history: list[str] = []
+        self.records: list[dict[str, Any]] = []
+        self.finish: m.Finish | None = None
+        self.lost: set[NodeId] = set()
+        self.loss = 1.0
+        self.distance: Callable[[np.ndarray], np.ndarray] = lambda ids: np.ones(len(ids))
+        self.loads: list[tuple[int, NodeId, dict[str, list[int]]]] = []
+        self._chosen: dict[int, dict[str, list[int]]] = {}
+        self._last_commit = 0
+        self._prepared_asked: set[tuple[int, int]] = set()
+
+    # ------------------------------------------------------------------------------------------------------ deliveries
+    def feed(self, event: m.Event) -> list[str]:
+        """Give the controller one event; what it does, in brief."""
+        was_over = self.controller.state is State.FINISHED
+        actions = self.controller.handle(event)
+        assert not (was_over and actions), "something was done after the end"
+        for action in actions:
+            self._take(action)
+        self.check()
+        done = [brief(a) for a in actions]
+        self.history += done
+        return done
+
+    def start(self, **fields: Any) -> list[str]:
+        """The engine is ready."""
+        return self.feed(m.Start(**{"term": 1, **fields}))
+
+    def deliver(self, kind: type, node: NodeId | None = None) -> list[str]:
+        """Every waiting answer of one kind (of one node), in order; what the controller does."""
+        now = [e for e in self.inbox if isinstance(e, kind) and node in (None, getattr(e, "node", None))]
+        assert now, f"no {kind.__name__} waits; there are {[brief_event(e) for e in self.inbox]}"
+        done = []
+        for event in now:
+            self.inbox.remove(event)
+            done += self.feed(event)
+        return done
+
+    def run(self, until: Callable[[Driver], bool] | State | None = None, without: tuple[type, ...] = ()) -> Driver:
+        """Deliver answers in order until something is so, or nothing waits; never those of the kinds ``without``."""
+        for _ in range(5000):
+            if (isinstance(until, State) and self.state is until) or (callable(until) and until(self)):
+                return self
+            event = next((e for e in self.inbox if not isinstance(e, without)), None)
+            if event is None:
+                assert until is None, f"{until} never happens; the controller waits for {self.state.value}"
+                return self
+            self.inbox.remove(event)
+            self.feed(event)
+        raise AssertionError("this never ends")
+
+    def lose(self, *nodes: NodeId) -> list[str]:
+        """Nodes die with what they had still to say."""
+        done = []
+        for node in nodes:
+            self.lost.add(node)
+            self.inbox = [e for e in self.inbox if getattr(e, "node", None) != node]
+            done += self.feed(m.NodeLost(node, "power cut"))
+        return done
+
+    def next_is(self, kind: type) -> m.Event:
+        """The first waiting answer of a kind, left where it is."""
+        return next(e for e in self.inbox if isinstance(e, kind))
+
+    # ---------------------------------------------------------------------------------------------------------- queries
+    @property
+    def state(self) -> State:
+        return self.controller.state
+
+    @property
+    def step(self) -> SaveStep:
+        return self.controller.saves.step
+
+    @property
+    def clock(self) -> Any:
+        return self.controller.clock
+
+    @property
+    def chosen(self) -> list[dict[str, list[int]]]:
+        """Per save what was chosen, in all."""
+        return list(self._chosen.values())
+
+    def said(self, name: str) -> list[dict[str, Any]]:
+        """The fields of every record of that name."""
+        return [r for r in self.records if r["name"] == name]
+
+    def snapshot(self) -> Any:
+        """Everything that the controller keeps but its story, to compare."""
+        c, saves = self.controller, self.controller.saves
+        return repr(
+            [c.state, c.term, vars(c.clock), c.view, c._waiting, c._lost, c._loss_parts, c._verdict]
+            + [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.loads()]
+        )
+
+    # ---------------------------------------------------------------------------------------------------------- answers
+    def _take(self, action: m.Action) -> None:
+        match action:
+            case m.Send():
+                assert action.node not in self.lost, f"{brief(action)} goes to a node that is lost"
+                self._answer(action.node, action.order)
+            case m.Report():
+                self.records.append({"name": action.record.name, **action.record.fields})
+            case m.ClaimTerm():
+                self.inbox.append(m.TermClaimed(self.controller.term + 1))
+            case m.CompleteUnit():
+                self.inbox.append(m.UnitCommitted(action.save_id))
+            case m.SetTimer():
+                assert action.delay_s > 0
+                self.inbox.append(m.TimerFired(action.token))
+            case m.Finish():
+                assert self.finish is None
+                self.finish = action
+
+    def _answer(self, node: NodeId, order: m.NodeOrder) -> None:
+        view = self.controller.view
+        match order:
+            case m.InstallView():
+                assert order.view is view
+                self.loads.append((view.number, node, {t: ids.tolist() for t, ids in order.load.items()}))
+                n = sum(len(ids) for ids in order.load.values())
+                self.inbox.append(m.ViewInstalled(node, view.number, restored=n, oldest=0 if n else None))
+            case m.ComputePhase():
+                assert order.view == view.number
+                self.inbox.append(m.Prepared(node, order.view, order.commit))
+                if (order.view, order.commit) not in self._prepared_asked:
+                    self._prepared_asked.add((order.view, order.commit))
+                    self.inbox += [m.Prepared(s, order.view, order.commit) for s in view.servers]
+            case m.CommitPhase():
+                self.inbox.append(m.Committed(node, order.view, order.commit))
+            case m.EvaluateLoss():
+                part = self.loss / N_SHARDS
+                shards = view.shards_of(node)
+                self.inbox += [m.LossComputed(node, order.view, order.commit, s, part) for s in shards]
+            case m.MeasureDistances():
+                self.inbox.append(m.DistancesMeasured(node, order.save_id, self._measure(node, order.changed_only)))
+            case m.SaveBlocks():
+                of_save = self._chosen.setdefault(order.save_id, {})
+                for name, ids in order.ids.items():
+                    of_save[name] = sorted(of_save.get(name, []) + ids.tolist())
+                size = 4 * sum(len(ids) for ids in order.ids.values())
+                segment = f"{node}/{order.save_id}"
+                self.inbox += [
+                    m.BlocksStaged(node, order.save_id, size),
+                    m.SaveCommitted(node, order.save_id, segment, 9),
+                ]
+            case m.RetrySave():
+                self.inbox.append(m.SaveCommitted(node, order.save_id, f"{node}/{order.save_id}", 9))
+            case m.GiveUpSave():
+                pass
+            case _:
+                raise AssertionError(f"the controller sends {order}")
+
+    def _measure(self, node: NodeId, changed_only: bool) -> dict[str, Any]:
+        measured = {}
+        for t in self.layout.saved_tables:
+            ids = self.controller.view.blocks_of(node, self.layout, t.name)
+            measured[t.name] = (ids, np.full(len(ids), np.inf) if changed_only else self.distance(ids))
+        return measured
+
+    # ------------------------------------------------------------------------------------------------------- invariants
+    def check(self) -> None:
+        """What is true after every event."""
+        c = self.controller
+        view, live = c.view, set(c.view.nodes) - c._lost
+        for name, owners in view.partition_owner.items():
+            assert len(owners) == len(self.layout.partitions[name])
+            assert set(owners) <= set(view.servers), "a partition has an owner that is not in the view"
+        assert len(view.shard_owner) == N_SHARDS
+        assert set(view.shard_owner) <= set(view.workers)
+        assert len(set(view.nodes)) == len(view.nodes)
+        assert isinstance(c.state, State)
+        if c.state in WAITS_FOR_NODES:
+            assert c._waiting, f"nobody is waited for in {c.state}"
+            assert c._waiting <= live, "somebody who is lost is waited for"
+        if c._lost:
+            assert c.state in (State.NEW, State.COMMITTING, State.DRAINING, State.CLAIMING, State.FINISHED)
+        assert c.clock.commit >= self._last_commit, "a commit number was used twice"
+        self._last_commit = c.clock.commit
+        save = c.saves._save
+        assert (save is None) == (c.saves.step is SaveStep.IDLE)
+        if save is not None:
+            assert save.measuring | save.staging | save.writing <= live, "a save waits for somebody who is lost"
+            assert c.saves.step is not SaveStep.MEASURING or save.measuring
+            assert c.saves.step is not SaveStep.STAGING or save.staging
+            assert c.saves.step is not SaveStep.WRITING or save.writing
+        if c.state is State.COMMITTING:
+            assert not c.saves.holds_commit, "blocks change while they are measured or staged"
+        assert (c.state is State.FINISHED) == (self.finish is not None)
+
+
+def brief(action: m.Action) -> str:
+    """An action in a few words, for comparing lists of them."""
+    match action:
+        case m.Send():
+            order = action.order
+            detail = getattr(order, "commit", getattr(order, "save_id", ""))
+            load = "" if not isinstance(order, m.InstallView) else _words(order.load)
+            return f"{action.node} ← {type(order).__name__} {detail}{load}".strip()
+        case m.Report():
+            return f"“{action.record.name}”"
+        case m.ClaimTerm():
+            return "claim a term from " + (f"x({action.unit.iteration})" if action.unit else "x(0)")
+        case m.CompleteUnit():
+            return f"record full save {action.save_id}"
+        case m.SetTimer():
+            return f"timer {action.delay_s:g} s"
+        case m.Finish():
+            return f"finish: {action.outcome}, {'saved' if action.saved else 'not saved'}"
+
+
+def brief_event(event: m.Event) -> str:
+    return f"{type(event).__name__} {getattr(event, 'node', '')}".strip()
+
+
+def _words(load: Any) -> str:
+    return "".join(f" {name}{ids.tolist()}" for name, ids in load.items())
+
+
+def unit(iteration: int, term: int = 1) -> Version:
+    """The version of a full save."""
+    return Version(term, iteration, iteration)
