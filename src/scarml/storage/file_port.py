@@ -12,7 +12,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,10 @@ class OpenFile(Protocol):
 
     def write(self, data: bytes | memoryview) -> None:
         """Append all of ``data``."""
+        ...
+
+    def start_sync(self) -> None:
+        """Let the disk begin with what was written so far. A hint, no promise."""
         ...
 
     def sync(self) -> None:
@@ -142,9 +146,8 @@ class OsFiles:
     def create(self, path: str) -> OpenFile:
         with _mapped("create", path):
             descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        _try_flock(
-            descriptor
-        )  # without it (a file system that has no locks) nobody can take it for a dead one's either
+        with suppress(OSError):  # on a file system without locks nobody can take the file for a dead writer's either
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return _OsOpenFile(path, descriptor)
 
     def rename(self, old: str, new: str) -> None:
@@ -229,6 +232,12 @@ class _OsOpenFile:
             while len(rest):
                 rest = rest[os.write(self._descriptor, rest) :]
 
+    def start_sync(self) -> None:
+        # On Linux this begins to write dirty pages out, does not wait for them, and keeps them in memory.
+        if sys.platform == "linux":
+            with suppress(OSError):
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         with _mapped("sync", self._path):
             _sync(self._descriptor)
@@ -248,13 +257,6 @@ class _OsLock:
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-
-def _try_flock(descriptor: int) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return
 
 
 def _sync(descriptor: int) -> None:

@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 _TEMP = ".tmp"
 _MAX_DEPTH = 32
+_START_SYNC_BYTES = 1 << 20
 
 
 class LocalStore:
@@ -131,6 +132,8 @@ class LocalStore:
         try:
             for chunk in chunks:
                 file.write(chunk)
+                if len(chunk) >= _START_SYNC_BYTES:
+                    file.start_sync()  # the disk works while the next chunk is being made
             file.sync()
             yield temporary
         except BaseException:

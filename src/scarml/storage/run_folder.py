@@ -37,7 +37,7 @@ from scarml.storage.event_log import EventLog
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.segment import Segment, SegmentId, encode_segment
 from scarml.storage.segment_reader import Restored, SegmentReader
-from scarml.storage.store import Store
+from scarml.storage.store import Chunk, Store
 from scarml.storage.terms import Base, Terms
 from scarml.storage.unit import FullSave, read_unit, unit_problem, write_unit
 
@@ -199,10 +199,17 @@ class RunFolder:
             StoreError: it could not be stored; storing it again is safe.
             SupersededError: a newer term has been claimed; the segment may be there and does not count.
         """
-        chunks = encode_segment(segment)
-        self.store.put(segment.name, chunks)
+        size_bytes = 0
+
+        def counted() -> Iterator[Chunk]:
+            nonlocal size_bytes
+            for chunk in encode_segment(segment):
+                size_bytes += len(chunk)
+                yield chunk
+
+        self.store.put(segment.name, counted())
         self.check_term(segment.term)
-        return sum(len(c) for c in chunks)
+        return size_bytes
 
     def write_unit(self, unit: FullSave) -> None:
         """Say that a full save is complete, once all its segments are stored. Raises as `write_segment`."""

@@ -17,8 +17,9 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,25 +128,41 @@ class Segment:
         return Version(self.term, self.commit, self.iteration)
 
 
-def encode_segment(segment: Segment) -> list[Chunk]:
+def encode_segment(segment: Segment) -> Iterator[Chunk]:
     """The file's contents: the header, then the memory of the arrays themselves, not copies of it.
+
+    The checksums of a table are computed when their turn comes, so that a disk may store the values meanwhile.
 
     Raises:
         ModelError: a field's dtype cannot be stored, or there are too many tables.
     """
     tensors: dict[str, Array] = {}
     tables = []
+    late: dict[str, Callable[[], Array]] = {}
     for name, blocks in segment.tables.items():
-        parts, description = _encode_table(name, blocks)
-        tensors |= parts
+        index, fields, description = _encode_table(name, blocks)
+        checksums = f"{name}/crc32"
+        tensors |= {**index, **{f"{name}.{f}": a for f, a in fields.items()}, checksums: _unmade(len(blocks))}
+        late[checksums] = partial(_checksums, blocks, fields)
         tables.append(description)
     # Wider elements first: then every tensor starts at a multiple of its element's size.
     names = sorted(tensors, key=lambda n: -tensors[n].dtype.itemsize)
     header = _encode_header(segment, tables, {n: tensors[n] for n in names})
-    return [header, *(bytes_of(tensors[n]).data for n in names)]
+
+    def chunks() -> Iterator[Chunk]:
+        yield header
+        for n in names:
+            yield bytes_of(late[n]() if n in late else tensors[n]).data
+
+    return chunks()
 
 
-def _encode_table(name: str, blocks: Blocks) -> tuple[dict[str, Array], dict[str, Any]]:
+def _unmade(n: int) -> Array:
+    """The dtype and shape of checksums, without memory."""
+    return np.broadcast_to(np.uint32(0), (n,))
+
+
+def _encode_table(name: str, blocks: Blocks) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
     fields = {f.name: _storable(name, f, blocks.fields[f.name]) for f in blocks.table.fields}
     is_ragged = any(f.ragged for f in blocks.table.fields)
     index = {f"{name}/ids": _narrowed(blocks.ids)}
@@ -154,23 +171,26 @@ def _encode_table(name: str, blocks: Blocks) -> tuple[dict[str, Array], dict[str
     index_crc = 0
     for part in index.values():
         index_crc = zlib.crc32(bytes_of(part).data, index_crc)
-    tensors = {**index, **{f"{name}.{f}": a for f, a in fields.items()}, f"{name}/crc32": _checksums(blocks, fields)}
-    return tensors, {
-        "name": name,
-        "n_blocks": blocks.table.n_blocks,
-        "index_crc32": index_crc,
-        "fields": [
-            {
-                "name": f.name,
-                "dtype": np.dtype(f.dtype).name,
-                "shape": list(f.shape),
-                "ragged": f.ragged,
-                "encoding": "plain",
-                "scales": None,
-            }
-            for f in blocks.table.fields
-        ],
-    }
+    return (
+        index,
+        fields,
+        {
+            "name": name,
+            "n_blocks": blocks.table.n_blocks,
+            "index_crc32": index_crc,
+            "fields": [
+                {
+                    "name": f.name,
+                    "dtype": np.dtype(f.dtype).name,
+                    "shape": list(f.shape),
+                    "ragged": f.ragged,
+                    "encoding": "plain",
+                    "scales": None,
+                }
+                for f in blocks.table.fields
+            ],
+        },
+    )
 
 
 def _storable(table: str, f: Field, values: Array) -> Array:

@@ -243,6 +243,9 @@ class _SimulatedFile:
         self._check()
         self._disk.write(self._path, self._inode, bytes(data))
 
+    def start_sync(self) -> None:
+        self._check()
+
     def sync(self) -> None:
         self._check()
         self._disk.sync(self._path, self._inode)

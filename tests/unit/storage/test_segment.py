@@ -108,7 +108,7 @@ def test_ids_beyond_32_bits_are_kept():
 
 def test_nothing_is_copied_but_ids_and_checksums():
     blocks = filled(WIDE, WIDE.all_ids)
-    chunks = encode_segment(segment(blocks))
+    chunks = list(encode_segment(segment(blocks)))
     shared = [c for c in chunks if any(np.shares_memory(np.frombuffer(c, np.uint8), a) for a in blocks.fields.values())]
     assert len(shared) == len(blocks.fields)
 
