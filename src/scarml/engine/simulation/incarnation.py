@@ -137,7 +137,9 @@ class Incarnation:
         self.follower.after()
 
     def _on_post(self, event: m.Event) -> None:
-        if isinstance(event, m.SaveCommitted):
+        full = self._world.scenario.checkpoint.recovery == "full"
+        if isinstance(event, m.SaveCommitted) and not (full and self.follower.is_cut_off):
+            # With full recovery a part of a save promises nothing to the next start: only complete full saves do.
             self.follower.reported(event.node)
 
     def _on_record(self, record: Record) -> None:
