@@ -148,8 +148,10 @@ class Driver:
         """Everything that the controller keeps but its story, to compare."""
         c, saves = self.controller, self.controller.saves
         return repr(
-            [c.state, c.term, vars(c.clock), c.view, c._waiting, c._lost, c._loss_parts, c._verdict]
-            + [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.loads()]
+            (
+                [c.state, c.term, vars(c.clock), c.view, c._waiting, c._lost, c._loss_parts, c._verdict],
+                [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.loads()],
+            )
         )
 
     # ---------------------------------------------------------------------------------------------------------- answers

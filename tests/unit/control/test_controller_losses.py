@@ -203,7 +203,7 @@ def test_all_but_one_of_each_may_go_one_after_the_other() -> None:
     assert d.controller.view.nodes == ("server-1", "worker-0")
 
 
-# ----------------------------------------------------------------------------------------------------------- saves
+# ---------------------------------------------------------------------------------------------------------------- saves
 def test_a_save_is_void_if_a_node_is_lost_while_distances_are_measured_and_its_budget_stays() -> None:
     d = Driver(checkpoint=PARTIAL, stop=Stop(max_iters=9))
     d.start()
@@ -246,7 +246,7 @@ def test_a_loss_during_the_last_save_means_another_last_save() -> None:
     assert d.finish.saved
 
 
-# ---------------------------------------------------------------------------------------------------- a store that fails
+# --------------------------------------------------------------------------------------------------- a store that fails
 def test_a_load_that_fails_is_tried_again_and_training_goes_on_when_it_heals() -> None:
     d = lost_while_computing()
     d.lose("server-0")
@@ -286,7 +286,7 @@ def test_a_timer_of_an_old_recovery_does_nothing() -> None:
     assert d.feed(timer) == []
 
 
-# --------------------------------------------------------------------------------------------------------- full recovery
+# -------------------------------------------------------------------------------------------------------- full recovery
 def test_full_recovery_claims_a_term_goes_back_and_loads_everything() -> None:
     d = lost_while_computing(FULL, at=3)
     assert d.controller.saves.last_unit == unit(2)
@@ -383,7 +383,7 @@ def test_a_rolled_back_boundary_does_not_save_again_by_itself() -> None:
     assert [r["iteration"] for r in d.said("save_started")] == [2]
 
 
-# -------------------------------------------------------------------------------------------------------------- any order
+# ------------------------------------------------------------------------------------------------------------ any order
 @pytest.mark.parametrize("seed", range(60))
 def test_any_order_of_answers_and_losses_ends_well(seed: int) -> None:
     rng = stream(seed, "any order")

@@ -222,7 +222,7 @@ def test_the_end_waits_for_the_save_in_flight() -> None:
     assert d.finish.saved
 
 
-# ------------------------------------------------------------------------------------------------------------ full saves
+# ----------------------------------------------------------------------------------------------------------- full saves
 def test_a_full_save_counts_when_it_is_recorded_as_complete() -> None:
     d = at_first_save(FULL)
     assert d.chosen == [{"w": list(range(8))}]

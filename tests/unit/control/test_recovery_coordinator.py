@@ -11,10 +11,9 @@ from scarml.control.recovery_coordinator import RecoveryCoordinator
 
 
 def coordinator(servers: int = 3, workers: int = 2, layout: str = "server") -> RecoveryCoordinator:
-    recovery = RecoveryCoordinator(
+    return RecoveryCoordinator(
         make_layout(layout), [f"server-{i}" for i in range(servers)], [f"worker-{i}" for i in range(workers)]
     )
-    return recovery
 
 
 def loads(recovery: RecoveryCoordinator) -> dict[str, dict[str, list[int]]]:

@@ -74,7 +74,7 @@ def test_survivors_keep_what_they_have_and_share_the_rest_evenly(
 @pytest.mark.parametrize("lost", [["server-0", "server-1"], ["worker-0"]])
 def test_a_view_without_servers_or_without_workers_is_refused(lost: list[str]) -> None:
     view = first_view(layout_of(2, 2), names("server", 2), names("worker", 1))
-    with pytest.raises(ProtocolError, match="view 1 cannot lose .*: no server or no worker would be left"):
+    with pytest.raises(ProtocolError, match=r"view 1 cannot lose .*: no server or no worker would be left"):
         next_view(view, lost)
 
 
@@ -122,9 +122,7 @@ def test_groups_are_never_parted() -> None:
 def test_a_worker_home_block_in_no_shard_is_an_error_of_the_model() -> None:
     model, data = tiny_problem("lda")
     shards = model.shards(data, 3)
-    with pytest.raises(
-        ModelError, match=r"blocks \[.*\] of worker-home table 'assignments' are not in exactly one shard"
-    ):
+    with pytest.raises(ModelError, match=r"of worker-home table 'assignments' are not in exactly one shard"):
         Layout.of(model, model.tables(data), shards[1:], seed=0)
     with pytest.raises(ModelError, match="are not in exactly one shard"):
         Layout.of(model, model.tables(data), [*shards, shards[0]], seed=0)
