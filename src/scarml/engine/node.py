@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
-from scarml.checkpoint.version_index import Versions
+from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.control.view import Layout, NodeId, View
 from scarml.core.block import Blocks, Ids, Table, concatenate
@@ -23,7 +23,7 @@ from scarml.core.model import Model, Shard
 from scarml.core.sequential import initial_blocks
 from scarml.errors import ProtocolError, StoreError
 from scarml.storage.background_writer import Outcome, WriteFailed
-from scarml.storage.segment import Segment
+from scarml.storage.segment import Segment, encode_segment
 from scarml.storage.segment_reader import Damage, SegmentReader
 
 __all__ = [
@@ -164,6 +164,8 @@ class BlockHolder:
             raise ProtocolError(
                 f"{self.name} is at commit {self.commit}; view {order.view.number} is at {order.commit}"
             )
+        if self.view is None:
+            self._warm_up()
         try:
             reader = self._open_reader(order.term)
             loaded = [self._load(t, order, reader) for t in self._tables if not t.derived]
@@ -188,6 +190,17 @@ class BlockHolder:
             newest=int(iterations.max()) if len(iterations) else None,
             damaged=tuple(text for _, _, _, damaged in loaded for text in damaged),
         )
+
+    def _warm_up(self) -> None:
+        """Save no blocks at all: what that compiles, or loads compiled, would hold training up at the first save."""
+        nothing, version = np.zeros(0, np.int64), Version(0, 0, 0)
+        for t in self._tables:
+            if not t.derived:
+                blocks = t.empty(nothing)
+                cache = BlockCache(blocks, Versions.initial(0), self._training.model.distance)
+                cache.score(blocks)
+                staged, _ = cache.stage(blocks, nothing, version, 0)
+                encode_segment(Segment(0, 0, 0, self.name, 0, False, {t.name: staged}))
 
     def _load(self, table: Table, order: m.InstallView, reader: SegmentReader) -> _Loaded:
         ids = order.load.get(table.name, np.zeros(0, np.int64))
@@ -253,7 +266,7 @@ class BlockHolder:
         reply = Reply(m.BlocksStaged(self.name, order.save_id, size_bytes, n_left_out))
         if not staged:
             return [reply, Reply(m.SaveCommitted(self.name, order.save_id, None, 0))]
-        self._staged = Segment(v.term, v.commit, v.iteration, _number(self.name), order.save_id, order.unit, staged)
+        self._staged = Segment(v.term, v.commit, v.iteration, self.name, order.save_id, order.unit, staged)
         return [reply, Store(self._staged)]
 
     def _stored(self, stored: Stored) -> list[Output]:
@@ -283,8 +296,3 @@ def _in_words(damage: Damage) -> str:
         f"{damage.segment}: block {damage.block} of table {damage.table}: {damage.problem} "
         f"(expected checksum {damage.expected}, found {damage.found}); an older copy is used"
     )
-
-
-def _number(name: NodeId) -> int:
-    kind, _, n = name.partition("-")
-    return 2 * int(n) + (kind == "worker")

@@ -55,7 +55,9 @@ DTYPE_NAMES = {
 }  # fmt: skip
 """NumPy's names of the dtypes that can be stored, and those of safetensors."""
 
-_NAME = re.compile(r"segments/(\d{8,12})-(\d{12,16})-(\d{1,12})-(\d{8,12})\.safetensors")
+_NAME = re.compile(
+    r"segments/(?P<term>\d{8,12})-(?P<commit>\d{12,16})-(?P<node>[a-z]{1,32}-\d{1,12})-(?P<save_id>\d{8,12})\.safetensors"
+)
 _CHECKSUM_KEY = b'{"__metadata__":{"crc32":"'
 _CHECKSUM_DIGITS = slice(len(_CHECKSUM_KEY), len(_CHECKSUM_KEY) + 8)
 _BLOCKS_AT_ONCE = 1 << 16
@@ -68,13 +70,13 @@ class SegmentId:
     Args:
         term, commit: the version of everything in it.
         save_id: of the save that it is a part of.
-        node: that wrote it.
+        node: that wrote it, for example ``server-3``.
     """
 
     term: int
     commit: int
     save_id: int
-    node: int
+    node: str
 
     @property
     def name(self) -> str:
@@ -87,8 +89,7 @@ class SegmentId:
         match = _NAME.fullmatch(name)
         if match is None:
             return None
-        term, commit, node, save_id = (int(group) for group in match.groups())
-        parsed = cls(term, commit, save_id, node)
+        parsed = cls(int(match["term"]), int(match["commit"]), int(match["save_id"]), match["node"])
         return parsed if parsed.name == name else None
 
 
@@ -107,7 +108,7 @@ class Segment:
     term: int
     commit: int
     iteration: int
-    node: int
+    node: str
     save_id: int
     unit: bool
     tables: Mapping[str, Blocks]

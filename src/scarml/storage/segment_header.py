@@ -74,7 +74,7 @@ class SegmentHeader:
     term: int
     commit: int
     iteration: int
-    node: int
+    node: str
     save_id: int
     unit: bool
     tables: Mapping[str, StoredTable]
@@ -131,7 +131,8 @@ def parse_header(name: str, header: bytes, size_bytes: int) -> SegmentHeader:
     result = SegmentHeader(
         name=name,
         size_bytes=size_bytes,
-        **{k: _number(name, about, k) for k in ("term", "commit", "iteration", "node", "save_id")},
+        **{k: _number(name, about, k) for k in ("term", "commit", "iteration", "save_id")},
+        node=str(about.get("node")),
         unit=about.get("unit") is True,
         tables={t.name: t for t in stored},
     )

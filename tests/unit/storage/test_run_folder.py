@@ -37,7 +37,7 @@ def write(run: RunFolder, term: int, commit: int, ids=range(10), value=None, **m
 
 
 def write_unit(run: RunFolder, term: int, commit: int) -> FullSave:
-    parts = [write(run, term, commit, ids, node=n, unit=True).name for n, ids in enumerate([range(5), range(5, 10)])]
+    parts = [write(run, term, commit, ids, node=f"server-{n}", unit=True).name for n, ids in enumerate([range(5), range(5, 10)])]
     unit = FullSave(term, commit, 10 * commit, commit, tuple(parts))
     run.write_unit(unit)
     return unit
@@ -230,7 +230,7 @@ def test_a_claim_that_cannot_be_based_supersedes_nobody():
     term = run.claim_term("new")
     unit = write_unit(run, term, 8)
     with pytest.raises(DamagedError):
-        run.claim_term(FullSave(term, 9, 90, 9, ("segments/00000001-000000000009-0-00000009.safetensors",)))
+        run.claim_term(FullSave(term, 9, 90, 9, ("segments/00000001-000000000009-server-0-00000009.safetensors",)))
     other = FullSave(term, 9, 90, unit.save_id, ())
     with pytest.raises(NotFoundError, match="no full save that term 1 can see"):
         run.claim_term(other)

@@ -42,12 +42,12 @@ def test_plain_safetensors_opens_a_segment():
 
 
 def test_a_reader_in_another_language_needs_only_the_header():
-    data = b"".join(encode_segment(segment(filled(WIDE, [2, 3]), term=3, commit=4, node=7, save_id=9)))
+    data = b"".join(encode_segment(segment(filled(WIDE, [2, 3]), term=3, commit=4, node="server-7", save_id=9)))
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     metadata = header["__metadata__"]
     assert (metadata["format"], metadata["format_version"]) == ("scar-segment", "1")
     assert json.loads(metadata["segment"]) == {
-        "term": 3, "commit": 4, "iteration": 40, "node": 7, "save_id": 9, "unit": False,
+        "term": 3, "commit": 4, "iteration": 40, "node": "server-7", "save_id": 9, "unit": False,
     }  # fmt: skip
     table = json.loads(metadata["tables"])[0]
     assert table["fields"][0] == {
@@ -272,8 +272,8 @@ def test_what_cannot_be_stored_is_said():
 
 
 def test_names_sort_and_parse():
-    s = SegmentId(term=2, commit=34, save_id=5, node=12)
-    assert s.name == "segments/00000002-000000000034-12-00000005.safetensors"
+    s = SegmentId(term=2, commit=34, save_id=5, node="server-12")
+    assert s.name == "segments/00000002-000000000034-server-12-00000005.safetensors"
     assert SegmentId.parse(s.name) == s
     for name in ("segments/x", s.name + "x", "units/1", s.name.replace("-12-", "-012-")):
         assert SegmentId.parse(name) is None

@@ -52,7 +52,7 @@ def values(restored) -> list[int]:
 def test_each_block_comes_from_the_newest_segment_that_has_it():
     store = MemoryStore()
     put(store, segment(blocks(range(6), 1), commit=1))
-    put(store, segment(blocks([0, 2, 4], 2), commit=2, node=1))
+    put(store, segment(blocks([0, 2, 4], 2), commit=2, node="server-1"))
     put(store, segment(blocks([4, 5], 3), commit=1, term=2))
     got = reader_of(store).read_newest(T, ALL)
     assert values(got) == [2, 1, 2, 1, 3, 3, 0, 0, 0, 0]
@@ -159,7 +159,7 @@ def test_a_segment_that_vanishes_because_it_was_merged_is_read_from_the_merged_o
     put(store, gone)
     reader = reader_of(store)
     assert values(reader.read_newest(T, ALL)) == [1] * 5 + [2] * 5
-    put(store, segment(blocks(range(5, 10), 2), commit=2, node=9))
+    put(store, segment(blocks(range(5, 10), 2), commit=2, node="server-9"))
     store.delete(gone.name)
     got = reader.read_newest(T, ALL)
     assert values(got) == [1] * 5 + [2] * 5
