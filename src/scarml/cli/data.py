@@ -69,4 +69,11 @@ def _where(data_set: DataSet) -> str:
 
 def _print_wrapped(label: str, text: str) -> None:
     indent = " " * 13
-    print(textwrap.fill(f"{label + ':':<8} {text}", 100, initial_indent=indent, subsequent_indent=indent + " " * 9))
+    wrapper = textwrap.TextWrapper(
+        100,
+        initial_indent=indent,
+        subsequent_indent=indent + " " * 9,
+        break_long_words=False,  # paths and addresses stay whole
+        break_on_hyphens=False,
+    )
+    print(wrapper.fill(f"{label + ':':<8} {text}"))

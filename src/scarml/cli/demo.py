@@ -25,6 +25,7 @@ when the loss, summed over the images, is below {criterion:,}.
 
 Two of the four servers are lost on x({at}), the state after {at} iterations. That is five eighths of the way from one
 traditional checkpoint, x(16), to the next, x(24); a failure at a random moment costs full recovery 3.5 iterations.
+Iterations of this small model are fast; where the disk is slower, the demo waits for it.
 """
 
 

@@ -25,11 +25,11 @@ NAME, LABEL = "killed", "process killed, SCAR"
 LAST_LINES = 20
 
 
-def command(folder: Path) -> list[str]:
+def command(folder: Path, pace_s: float) -> list[str]:
     """The arguments of ``scarml`` for both processes."""
     return [
         "train", "mlr", "--data", DATA, "--servers", str(SERVERS), "--workers", str(WORKERS), "--run", str(folder),
-        "--resume", "auto",
+        "--pace", f"{pace_s:.2g}", "--resume", "auto",
     ]  # fmt: skip
 
 
@@ -41,14 +41,15 @@ def play_kill(folder: Path, show: Show) -> Played:
     """
     status = RunStatus(f"mlr on {DATA}: {LABEL}", Criterion("loss_sum", criterion()))
     rows: list[Row] = []
+    args = command(folder, show.child_pace_s)
     headline = (
         f"4 of 4: for real. This is started as a process of its own, gets SIGKILL on x({AT_ITER}), and is started "
-        f"again:\n   scarml {' '.join(command(folder))}"
+        f"again:\n   scarml {' '.join(args)}"
     )
     with show.run(headline, status) as progress:
-        done = _until_killed(folder, progress, rows, status)
+        done = _until_killed(args, progress, rows, status)
         progress.say(f"   killed with SIGKILL (for real) after {done} iterations; the same command again:")
-        result, found = _to_the_end(folder, progress, rows, status, done)
+        result, found = _to_the_end(args, progress, rows, status, done)
     iterations = done + result["iterations"] - found
     show.say(f"   {iterations} iterations in both processes")
     return Played(
@@ -70,14 +71,14 @@ def _resumed(result: dict[str, Any], key: str) -> int:
     return int((result["resumed_from"] or {}).get(key, 0))
 
 
-def _until_killed(folder: Path, progress: Progress, rows: list[Row], status: RunStatus) -> int:
+def _until_killed(args: list[str], progress: Progress, rows: list[Row], status: RunStatus) -> int:
     """Run the command until it reports x(AT_ITER), and kill it.
 
     Returns:
         The iterations that it did.
     """
     tail: list[str] = []
-    with _child(folder) as child:
+    with _child(args) as child:
         for record in _records(child, tail):
             progress.take_in(record)
             rows += row_of(NAME, status, record)
@@ -90,12 +91,12 @@ def _until_killed(folder: Path, progress: Progress, rows: list[Row], status: Run
 
 
 def _to_the_end(
-    folder: Path, progress: Progress, rows: list[Row], status: RunStatus, done: int
+    args: list[str], progress: Progress, rows: list[Row], status: RunStatus, done: int
 ) -> tuple[dict[str, Any], int]:
     """Run the command again. Returns its result, and the iterations that it found done."""
     found = -1
     tail: list[str] = []
-    with _child(folder) as child:
+    with _child(args) as child:
         for record in _records(child, tail):
             progress.take_in(record)
             if record.name == "run_started":
@@ -109,13 +110,13 @@ def _to_the_end(
 
 
 @contextmanager
-def _child(folder: Path) -> Iterator[subprocess.Popen[str]]:
+def _child(args: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A training process. However the block ends, the process is gone then."""
     from scarml.data.location import DATA_DIR_VARIABLE
 
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SCAR_") or k == DATA_DIR_VARIABLE}
     child = subprocess.Popen(
-        [sys.executable, "-m", "scarml.cli", *command(folder), "--json", "--log-format", "json"],
+        [sys.executable, "-m", "scarml.cli", *args, "--json", "--log-format", "json"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

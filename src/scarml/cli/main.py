@@ -27,7 +27,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="SCAR keeps iterative machine learning going when machines die.",
 )
-app.command("train", no_args_is_help=True)(train.train)
+app.command("train")(train.train)
 app.command("demo")(demo.demo)
 app.command("models")(models.list_models)
 app.add_typer(data.app, name="data")
@@ -79,7 +79,7 @@ def _explain(error: Exception, full: bool) -> int:
     if isinstance(error, _USAGE_ERROR):
         message = getattr(error, "format_message", error.__str__)()
         if message:  # empty: help was shown instead
-            _complain(f"{message}; see scarml --help")
+            _complain(f"{message.rstrip('.')}; see scarml --help")
         return USAGE
     if full:
         traceback.print_exception(error)

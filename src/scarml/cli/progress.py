@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from scarml.cli.status import RunStatus
-from scarml.cli.wording import in_words
+from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
 
 __all__ = ["JsonLines", "PlainLines", "Progress", "Silence", "is_terminal", "open_progress"]
@@ -121,8 +121,8 @@ class PlainLines(Silence):
 
     def _progress(self) -> str:
         s = self._status
-        alive = f"{sum(s.servers.values())} servers, {sum(s.workers.values())} workers"
-        return f"x({s.iteration}): {s.loss_in_words()}, {alive}, {s.n_saves} saves"
+        alive = f"{counted(sum(s.servers.values()), 'server')}, {counted(sum(s.workers.values()), 'worker')}"
+        return f"x({s.iteration}): {s.loss_in_words()}, {alive}, {counted(s.n_saves, 'save')}"
 
 
 def as_plain_text(record: Record) -> str:

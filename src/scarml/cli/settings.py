@@ -51,6 +51,7 @@ class Settings:
     seed: int = 0
     shards: int = 16
     threads: int = 2
+    pace: float = 0.0
     set: Mapping[str, HyperParameter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,12 +61,20 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{_flag(name)} is {value}; expected at least 1")
+        if self.run is not None and not self.run.strip():
+            raise UsageError("--run is empty; expected the path of a folder")
+        if self.resume not in ("auto", "must", "never"):
+            raise UsageError(f"--resume {self.resume!r} is unknown; choose auto, must or never")
+        if self.run is None and self.resume == "must":
+            raise UsageError("--resume must needs a run to go on with; name its folder with --run")
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}; expected 0 or more")
-        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean"):
+        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise UsageError(f"{_flag(name)} is {value}; expected a finite number")
+        if self.pace < 0:
+            raise UsageError(f"--pace is {self.pace}; expected 0 seconds or more")
         if self.stop_loss_sum is not None and self.stop_loss_mean is not None:
             raise UsageError("--stop-loss-sum and --stop-loss-mean are both given; choose one criterion")
 
@@ -113,11 +122,12 @@ def _from_file(path: Path) -> Mapping[str, Any]:
 # ------------------------------------------------------------------------------------------------------------- values
 def _convert(name: str, value: Any, where: str) -> Any:
     """A value of the type that the setting has, whatever it came as."""
-    convert = _CONVERTERS.get(name, _text)
+    convert: Callable[[Any], Any] = _CONVERTERS.get(name, _text)
     try:
         return convert(value)
     except (TypeError, ValueError) as e:
-        raise UsageError(f"{where} is {value!r}; expected {e}") from None
+        shown = " ".join(map(str, value)) if isinstance(value, list) else value
+        raise UsageError(f"{where} is {shown!r}; expected {e}") from None
 
 
 def _text(value: Any) -> str:
@@ -196,7 +206,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("servers", "workers", "interval", "max_iters", "eval_every", "seed", "shards", "threads"), _whole_number
     ),
-    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean"), _number),
+    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace"), _number),
     "fraction": _fraction,
     "kill": _list,
     "set": _hyper_parameters,

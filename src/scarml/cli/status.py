@@ -119,7 +119,9 @@ class RunStatus:
                 self.n_skipped += 1
             case "save_failed" | "recovery_waiting":
                 self.store_trouble = fields["cause"]
-            case "save_given_up":
+            case "save_given_up" if (
+                self.store_trouble is not None
+            ):  # else its blocks were not finite, or a node was lost
                 self.store_trouble, self.store_failed = fields["cause"], True
 
     def _ask_ages(self) -> None:

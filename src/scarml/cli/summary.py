@@ -38,7 +38,7 @@ def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
     yield from _failures(r)
     for recovery in r.recoveries:
         yield "recovery", _recovery(recovery)
-    yield "saves", f"{r.n_saves}, {r.bytes_saved:,} bytes of values, {r.stored_bytes:,} with ids and checksums"
+    yield "saves", f"{r.n_saves}: {r.bytes_saved:,} bytes of values, {r.stored_bytes:,} with ids and checksums"
     yield "time", f"{r.wall_s:.1f} s, of which training waited for saves {r.stall_s:.2f} s"
     if r.digest:
         yield "digest", r.digest

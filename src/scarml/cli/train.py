@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,7 +18,7 @@ def train(
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="NAME", help="Data set; see: scarml data list.")] = None,
     run: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")
+        str | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")
     ] = None,
     resume: Annotated[
         str | None,
@@ -29,7 +28,7 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A hyper-parameter of the model; repeatable."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="Of all random values (default: 0)")] = None,
+    seed: Annotated[str | None, typer.Option(metavar="N", help="Of all random values (default: 0)")] = None,
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Settings from a TOML file, or from the run.json of an earlier run."),
@@ -38,14 +37,14 @@ def train(
         bool, typer.Option("--print-config", help="Print the effective settings as TOML, and stop.")
     ] = False,
     servers: Annotated[
-        int | None,
+        str | None,
         typer.Option(metavar="N", help="Nodes that hold the parameters (default: 4)", rich_help_panel=_NODES),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", help="Nodes that compute (default: 2)", rich_help_panel=_NODES)
+        str | None, typer.Option(metavar="N", help="Nodes that compute (default: 2)", rich_help_panel=_NODES)
     ] = None,
     shards: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             metavar="N",
             help="Pieces of the data; results depend on it, not on the nodes (default: 16)",
@@ -53,7 +52,7 @@ def train(
         ),
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="That compute shards (default: 2)", rich_help_panel=_NODES)
+        str | None, typer.Option(metavar="N", help="That compute shards (default: 2)", rich_help_panel=_NODES)
     ] = None,
     policy: Annotated[
         str | None,
@@ -70,7 +69,7 @@ def train(
         ),
     ] = None,
     interval: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             metavar="C",
             help="Iterations in which the whole state's worth is saved (default: 8)",
@@ -106,7 +105,7 @@ def train(
         ),
     ] = None,
     fail_rate: Annotated[
-        float | None,
+        str | None,
         typer.Option(
             metavar="P",
             help="Lose a random server with this probability an iteration (default: 0)",
@@ -114,18 +113,24 @@ def train(
         ),
     ] = None,
     stop_loss_sum: Annotated[
-        float | None,
+        str | None,
         typer.Option(metavar="X", help="Converged below this summed loss (default: the model's)", rich_help_panel=_END),
     ] = None,
     stop_loss_mean: Annotated[
-        float | None, typer.Option(metavar="X", help="The same, per example.", rich_help_panel=_END)
+        str | None, typer.Option(metavar="X", help="The same, per example.", rich_help_panel=_END)
     ] = None,
     max_iters: Annotated[
-        int | None, typer.Option(metavar="N", help="Stop at x(N) at the latest.", rich_help_panel=_END)
+        str | None, typer.Option(metavar="N", help="Stop at x(N) at the latest.", rich_help_panel=_END)
     ] = None,
     eval_every: Annotated[
-        int | None,
+        str | None,
         typer.Option(metavar="N", help="Iterations between evaluations of the loss (default: 1)", rich_help_panel=_END),
+    ] = None,
+    pace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS", help="Wait so long in every iteration, for demonstrations.", rich_help_panel=_OUTPUT
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one JSON object on stdout.", rich_help_panel=_OUTPUT)
@@ -160,7 +165,7 @@ def train(
     a flag counts before the environment, that before the file. Ctrl-C and SIGTERM end a run with everything saved; the
     same command with --resume auto goes on.
     """
-    flags: dict[str, Any] = {**locals(), "set": set_, "run": str(run) if run is not None else None}
+    flags: dict[str, Any] = {**locals(), "set": set_}
     from scarml.cli.config_file import to_toml
     from scarml.cli.settings import from_everywhere
     from scarml.errors import UsageError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.budget_words import budget_in_words
-from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome
+from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
 from scarml.cli.model_error import is_in_model, report_model_error
+from scarml.cli.pace import Pace
 from scarml.cli.progress import open_progress
 from scarml.cli.run_name import run_folder
 from scarml.cli.settings import Settings
 from scarml.cli.status import Criterion, RunStatus
 from scarml.cli.summary import in_lines
+from scarml.cli.wording import counted
 from scarml.control.controller import Stop
 from scarml.control.history import Record
 from scarml.core.model import Model
@@ -62,13 +65,24 @@ def run_settings(settings: Settings, output: Output) -> int:
     criterion = _criterion(model_class, settings)
     status = RunStatus(f"{settings.model} on {settings.data}" if settings.data else settings.model, criterion)
     progress = open_progress(status, output.verbosity, output.log_format)
+    pace = Pace(settings.pace)
+
+    def on_event(record: Record) -> None:
+        progress.take_in(record)
+        pace.take_in(record)
+
     with run_folder(settings.run, settings.model, settings.data) as folder:
-        job = _job(settings, model, checkpoint, kills, criterion, folder, progress.take_in)
+        job = _job(settings, model, checkpoint, kills, criterion, folder, on_event)
         status.ages = job.saved_iterations
         with progress:
             progress.say(f"run folder: {folder}")
             progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
-            result = _train(job, model)
+            try:
+                result = _train(job, model)
+            except KeyboardInterrupt:
+                progress.say("scarml: error: interrupted before everything was saved")
+                progress.say(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
+                return of_signal(signal.SIGINT)
     if isinstance(result, Exception):
         report_model_error(result, model)
         return FAILED
@@ -186,8 +200,8 @@ def _finite(value: Any) -> Any:
 def _afterword(result: Result, code: int, folder: Path, status: RunStatus, job: Job) -> list[str]:
     """What the user should know or do now."""
     lines = [
-        f"scarml: warning: {len(job.unfired_kills)} planned losses did not happen: the run ended at "
-        f"x({result.iteration}); the first was planned on x({kill.at_iter})"
+        f"scarml: warning: {counted(len(job.unfired_kills), '--kill')} did not happen: the run ended at "
+        f"x({result.iteration}), and the first was planned on x({kill.at_iter})"
         for kill in job.unfired_kills[:1]
     ]
     if not result.saved and result.outcome != "superseded":

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from scarml.control.history import Record
 
-__all__ = ["Tone", "in_words", "joined", "restored_from", "sparkline", "tone_of"]
+__all__ = ["Tone", "counted", "in_words", "joined", "restored_from", "sparkline", "tone_of"]
 
 Tone = Literal["good", "bad", "plain"]
 
@@ -47,7 +47,7 @@ def in_words(record: Record, iteration: int) -> str | None:
         case "save_given_up":
             return f"save {f['save_id']} is given up, its blocks come first in the next one: {f['cause']}"
         case "blocks_not_finite":
-            return f"{f['n_blocks']:,} blocks of {f['node']} have NaN or infinity in them and were not saved"
+            return f"{counted(f['n_blocks'], 'block')} of {f['node']} with NaN or infinity will not be saved"
         case "copy_damaged":
             return f"a stored copy is damaged, an older one is used: {f['detail']}"
         case "stop_requested":
@@ -75,13 +75,21 @@ def restored_from(f: dict[str, Any]) -> str:
         >>> restored_from({"restored": 241, "from_x0": 151, "oldest": 10, "newest": 21})
         '241 blocks as saved at x(10) to x(21), 151 as at the start'
     """
+    if not f["restored"] and not f["from_x0"]:
+        return "no block was lost"
     parts = []
     if f["restored"]:
         span = f"x({f['oldest']})" + (f" to x({f['newest']})" if f["newest"] != f["oldest"] else "")
-        parts.append(f"{f['restored']:,} blocks as saved at {span}")
-    if f["from_x0"] or not parts:
-        parts.append(f"{f['from_x0']:,} as at the start" if parts else f"{f['from_x0']:,} blocks as at the start")
+        parts.append(f"{counted(f['restored'], 'block')} as saved at {span}")
+    if f["from_x0"]:
+        n = f"{f['from_x0']:,}" if parts else counted(f["from_x0"], "block")
+        parts.append(f"{n} as at the start")
     return ", ".join(parts)
+
+
+def counted(n: int, noun: str) -> str:
+    """``1 block``, ``1,000 blocks``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def joined(names: Sequence[str]) -> str:

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from scarml.cli.live_view import LiveView, render
+from scarml.cli.progress import PlainLines
+from scarml.cli.status import Criterion, RunStatus, SavedAges
+from scarml.cli.wording import joined, sparkline
+from scarml.control.history import Record
+
+STARTED = Record(
+    "run_started",
+    {"term": 1, "iteration": 0, "executed": 0, "servers": ["server-0", "server-1"], "workers": ["worker-0"]},
+)
+
+
+def loss(t_s: float, iteration: int) -> Record:
+    return Record(
+        "loss_evaluated", {"iteration": iteration, "executed": iteration, "loss_sum": 50.0 / (1 + iteration)}, t_s
+    )
+
+
+def status() -> RunStatus:
+    return RunStatus("mlr on mnist-10k", Criterion("loss_sum", 1.0), lambda: {"W": np.array([0, 3, 5])})
+
+
+def test_plain_lines_are_rate_limited_but_bad_news_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = PlainLines(status())
+    lines.take_in(STARTED)
+    for k in range(100):
+        lines.take_in(loss(k / 100, k))
+    lines.take_in(Record("node_lost", {"node": "server-1", "reason": "…", "simulated": True}, 1.0))
+    for attempt in range(3):
+        fields = {"save_id": 1, "node": "server-0", "cause": "disk full", "attempt": attempt, "retried": True}
+        lines.take_in(Record("save_failed", fields, 1.0))
+    lines.take_in(loss(2.5, 100))
+    shown = capsys.readouterr().err.splitlines()
+    assert len(shown) == 1 + 1 + 3 + 1
+    assert "server-1 is LOST (simulated)" in shown[1]
+    assert "disk full" in shown[2]
+    assert shown[-1].endswith("loss_sum 0.49505 (done below 1), 1 server, 1 worker, 0 saves")
+
+
+def test_the_live_view_shows_nodes_loss_and_ages() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, no_color=True, width=130)
+    s = status()
+    with LiveView(s, console=console) as view:
+        view.take_in(STARTED)
+        view.take_in(loss(0.1, 1))
+        view.take_in(Record("iteration_committed", {"iteration": 6, "commit": 6, "executed": 6}, 0.2))
+        view.take_in(Record("save_committed", {"save_id": 1, "iteration": 6, "size_bytes": 3920}, 0.3))
+        view.take_in(Record("node_lost", {"node": "server-1", "reason": "…", "simulated": True}, 0.4))
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert "■ ✗  1 of 2, lost: server-1" in text
+    assert "server-1 is LOST (simulated)" in text
+    assert "median 2, oldest 3 iterations (1 as at the start)" in text
+    assert "\x1b[31m" not in out.getvalue(), "NO_COLOR"
+
+
+def test_many_nodes_are_counted() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    s = RunStatus(servers={f"server-{i}": i > 0 for i in range(300)})
+    console.print(render(s))
+    assert "299 of 300 alive" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_store_trouble_is_shown_until_a_save_succeeds() -> None:
+    s = RunStatus()
+    s.take_in(Record("save_failed", {"cause": "disk full", "node": "server-0"}))
+    assert s.store_trouble == "disk full"
+    s.take_in(Record("save_given_up", {"cause": "disk full", "save_id": 1}))
+    assert s.store_failed
+    s.take_in(Record("save_committed", {"size_bytes": 1, "save_id": 2}))
+    assert s.store_trouble is None
+
+
+def test_ages_of_a_run_of_which_nothing_is_saved() -> None:
+    assert SavedAges.of({"W": np.zeros(3, int)}, 5) == SavedAges(0, 0, 0, 3)
+    assert SavedAges.of({}, 5) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [([], ""), ([1.0], "▁"), ([float("nan"), 1.0, float("inf")], "▁"), ([3.0, 2.0, -1.0], "█▆▁")],
+)
+def test_sparkline_copes_with_anything(values: list[float], line: str) -> None:
+    assert sparkline(values, 8) == line
+
+
+def test_a_long_curve_is_thinned_out_and_keeps_both_ends() -> None:
+    line = sparkline([float(v) for v in range(1000, 0, -1)], 16)
+    assert (len(line), line[0], line[-1]) == (16, "█", "▁")
+
+
+def test_joined() -> None:
+    assert (joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])) == ("a", "a and b", "a, b and c")

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.cli.conftest import Ran, Scarml
+
+OWN_MODEL = """
+import scarml as scar
+from scarml.models.qp import QP
+
+class Careless(QP):
+    def compute(self, ctx, shard, reads, local):
+        if ctx.iteration == 2:
+            raise RuntimeError("my own mistake")
+        return super().compute(ctx, shard, reads, local)
+
+class Diverging(QP):
+    def compute(self, ctx, shard, reads, local):
+        if not shard.data:
+            return scar.Computed()
+        return scar.Computed([scar.Update("x", scar.ALL, reads["x"].value * float("nan"))])
+"""
+
+
+@pytest.fixture
+def own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_model_of_a_test.py").write_text(OWN_MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+def result_of(ran: Ran) -> dict[str, Any]:
+    """All of stdout is one JSON object."""
+    result = json.loads(ran.out)
+    assert result["schema_version"] == 1
+    assert isinstance(result, dict)
+    return result
+
+
+def test_a_run_converges_through_a_failure(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--kill", "servers:2@5", "--json")
+    result = result_of(ran)
+    assert ran.code == 0
+    assert result["converged"]
+    assert len(result["failures"]) == 2
+    assert result["run"] == "scar-runs/qp-1"
+    assert ran.err.startswith("run folder: scar-runs/qp-1\ncheckpoint: priority, 0.5 of 4 blocks every iteration")
+    assert "is LOST (simulated)" in ran.err
+    assert "partial recovery in" in ran.err
+    assert "\x1b" not in ran.err
+
+
+def test_people_get_a_table_on_stdout(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--kill", "servers:1@5")
+    labels = [line.split()[0] for line in ran.out.splitlines()]
+    assert labels == ["outcome", "iterations", "loss_sum", "lost", "recovery", "saves", "time", "digest", "run"]
+
+
+def test_each_start_without_a_folder_makes_a_new_one(scarml: Scarml) -> None:
+    runs = [result_of(scarml("train", "qp", "--max-iters", "2", "--json"))["run"] for _ in range(2)]
+    assert runs == ["scar-runs/qp-1", "scar-runs/qp-2"]
+
+
+def test_quiet_is_silent(scarml: Scarml) -> None:
+    assert scarml("train", "qp", "--max-iters", "2", "--json", "-q").err == ""
+
+
+def test_verbose_shows_every_event(scarml: Scarml) -> None:
+    err = scarml("train", "qp", "--max-iters", "2", "-v").err
+    assert "iteration_committed iteration=2 commit=2" in err
+    assert "save_staged" in err
+
+
+def test_events_as_json_lines(scarml: Scarml) -> None:
+    err = scarml("train", "qp", "--max-iters", "2", "--log-format", "json").err
+    events = [json.loads(line)["event"] for line in err.splitlines()]
+    assert (events[0], events[-1]) == ("run_started", "run_finished")
+
+
+def test_max_iters_is_done_only_without_a_criterion(scarml: Scarml, tmp_path: Path) -> None:
+    assert scarml("train", "qp", "--max-iters", "2").code == 3
+    (tmp_path / "own_model_without_criterion.py").write_text(
+        "from scarml.models.qp import QP\nclass Plain(QP):\n    defaults = {}\n"
+    )
+    assert scarml("train", "own_model_without_criterion:Plain", "--max-iters", "2").code == 0
+
+
+def test_the_criterion_may_be_a_mean(scarml: Scarml) -> None:
+    by_mean = scarml("train", "qp", "--stop-loss-mean", "100", "--json")
+    by_sum = scarml("train", "qp", "--stop-loss-sum", "100", "--json")
+    assert (by_mean.code, by_sum.code) == (0, 0)
+    assert result_of(by_mean)["digest"] == result_of(by_sum)["digest"]
+
+
+def test_resuming_continues_what_ended(scarml: Scarml) -> None:
+    whole = result_of(scarml("train", "qp", "--max-iters", "9", "--json"))
+    command = ("train", "qp", "--run", "a", "--json", "--resume", "auto", "--max-iters")
+    scarml(*command, "4")
+    ran = scarml(*command, "9")
+    assert result_of(ran)["digest"] == whole["digest"]
+    assert "going on at x(4)" in ran.err
+
+
+def test_settings_are_stored_and_can_be_fed_back(scarml: Scarml) -> None:
+    first = result_of(scarml("train", "qp", "--max-iters", "3", "--seed", "5", "--run", "a", "--json"))
+    again = result_of(scarml("train", "--config", "a/run.json", "--json"))
+    assert again["digest"] == first["digest"]
+    assert 'model = "qp"' in scarml("train", "--config", "a/run.json", "--print-config").out
+
+
+def test_policy_full_needs_no_fraction(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--policy", "full", "--recovery", "full", "--kill", "servers:1@5", "--json")
+    assert ran.code == 0
+    assert "all 4 blocks every 8 iterations, 32 bytes each time" in ran.err
+    assert "everything is back at x(0)" in ran.err
+
+
+def test_losses_that_did_not_happen_are_told(scarml: Scarml) -> None:
+    assert "1 --kill did not happen" in scarml("train", "qp", "--max-iters", "2", "--kill", "servers:1@9").err
+
+
+def test_all_servers_lost_says_how_to_go_on(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--kill", "servers:4@3")
+    assert ran.code == 3
+    assert ran.err.splitlines()[-1].endswith("scarml train qp --kill servers:4@3 --run scar-runs/qp-1 --resume auto")
+
+
+@pytest.mark.usefixtures("own_model")
+def test_an_exception_in_a_model_of_ones_own_names_model_and_phase(scarml: Scarml) -> None:
+    ran = scarml("train", "own_model_of_a_test:Careless")
+    assert ran.code == 1
+    assert "Traceback" in ran.err
+    assert ran.err.splitlines()[-1] == (
+        "scarml: error: model own_model_of_a_test:Careless raised RuntimeError in compute(), iteration 2, phase 0: "
+        "my own mistake"
+    )
+
+
+@pytest.mark.usefixtures("own_model")
+def test_values_that_are_not_finite_are_no_trouble_of_the_store(scarml: Scarml) -> None:
+    ran = scarml("train", "own_model_of_a_test:Diverging", "--max-iters", "4", "--json")
+    assert ran.code == 3
+    assert result_of(ran)["losses"][-1]["loss_sum"] is None
+    assert "NaN or infinity" in ran.err
+
+
+def test_a_bug_keeps_a_short_traceback(scarml: Scarml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("scarml.cli.train_run.budget_in_words", broken)
+    ran = scarml("train", "qp")
+    assert ran.code == 1
+    assert "Traceback" in ran.err
+    assert "This is a bug in SCAR" in ran.err
+
+
+def test_two_v_show_the_traceback_of_an_error(scarml: Scarml) -> None:
+    assert "Traceback" in scarml("train", "qp", "--run", "a", "--resume", "must", "-vv").err
