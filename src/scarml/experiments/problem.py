@@ -1,0 +1,152 @@
+"""What the laboratory trains: a model on its data, with a criterion, from any state and any commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from scarml.core.block import Table
+from scarml.core.model import Context, Model
+from scarml.core.sequential import Sequential, State
+from scarml.errors import UsageError
+from scarml.models import registry
+
+__all__ = ["Panel", "Problem", "Trainer", "trainer_for"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A model on its data, and when it has converged.
+
+    Args:
+        model: the algorithm; deterministic (noisy ones need controls of their own for every trial).
+        data: what it takes.
+        criterion: converged when the summed loss is below it.
+        seed: of all random values of the training.
+        n_shards: how finely the data is cut.
+    """
+
+    model: Model
+    data: Any
+    criterion: float
+    seed: int = 0
+    n_shards: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A problem by name, so that every process can load it for itself.
+
+    Args:
+        model: as for `scarml.models.registry.model_class`.
+        data: name of a data set, or None for the model's own data.
+        criterion: None for what the model declares.
+        seed, n_shards: as in `Problem`.
+
+    Example:
+        >>> Panel("mlr", "mnist").name
+        'mlr-mnist'
+    """
+
+    model: str
+    data: str | None = None
+    criterion: float | None = None
+    seed: int = 0
+    n_shards: int = 16
+
+    @property
+    def name(self) -> str:
+        """For files and tables."""
+        return self.model.rpartition(":")[2].lower() + (f"-{self.data}" if self.data else "")
+
+    def load(self) -> Problem:
+        """The problem.
+
+        Raises:
+            UsageError: if the model declares no criterion and none was given; also what the registry raises.
+        """
+        model = registry.model_class(self.model)
+        criterion = registry.defaults_for(model, self.data).stop_loss_sum if self.criterion is None else self.criterion
+        if criterion is None:
+            raise UsageError(f"{self.name} declares no criterion; give one, midway between two successive losses")
+        data = registry.data_for(model, self.data)
+        return Problem(registry.create(model, self.data), data, criterion, self.seed, self.n_shards)
+
+
+class Trainer:
+    """Trains one problem again and again, each time from a state that it is given.
+
+    Cutting the data into shards may take longer than an iteration, so it is done once.
+
+    Args:
+        problem: what to train.
+
+    Example:
+        >>> import scarml as scar
+        >>> trainer = Trainer(Problem(scar.QP(), None, criterion=1e-3))
+        >>> trainer.next_iteration(); trainer.iterations
+        1.0
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.n_phases = problem.model.n_phases
+        self.commit = 0
+        """Commits done: iteration and phase in one number."""
+        self._run = Sequential(problem.model, problem.data, seed=problem.seed, n_shards=problem.n_shards)
+        self._initial = self.state()
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """The tables that are saved, in the model's order: all but the derived ones."""
+        return [t for t in self._run.tables.values() if not t.derived]
+
+    @property
+    def initial(self) -> State:
+        """x(0). Do not write into it."""
+        return self._initial
+
+    @property
+    def iterations(self) -> float:
+        """Iterations done; between phases, not a whole number."""
+        return self.commit / self.n_phases
+
+    @property
+    def at_boundary(self) -> bool:
+        """Whether whole iterations have been done."""
+        return self.commit % self.n_phases == 0
+
+    def state(self) -> State:
+        """A copy of all blocks but derived ones."""
+        return {t.name: self._run.state[t.name].copy() for t in self.tables}
+
+    def start(self, state: State, commit: int) -> None:
+        """Go on from ``state``, of which a copy is taken, as the state after ``commit``."""
+        for t in self.tables:
+            self._run.state[t.name].put(state[t.name])
+        self._run.rebuild()
+        self.commit = commit
+
+    def next_commit(self) -> None:
+        """One phase."""
+        iteration, phase = divmod(self.commit, self.n_phases)
+        self._run.run_phase(Context(self.problem.seed, iteration + 1, phase))
+        self.commit += 1
+
+    def next_iteration(self) -> None:
+        """All phases up to the next whole iteration."""
+        self.next_commit()
+        while not self.at_boundary:
+            self.next_commit()
+
+    def loss_sum(self) -> float:
+        """The loss of the present state."""
+        return self._run.loss_sum()
+
+
+@lru_cache(maxsize=1)  # a data set may fill much of the memory
+def trainer_for(panel: Panel) -> Trainer:
+    """This process's trainer of a panel."""
+    return Trainer(panel.load())

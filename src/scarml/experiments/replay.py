@@ -1,0 +1,125 @@
+"""The running checkpoint of one strategy, replayed along a trajectory.
+
+Servers save through `SaveSelector` (when, how much, which blocks) and `BlockCache` (score, stage, mark durable); so
+does the replay. It adds only a store that is a dictionary, and the moment when a save becomes durable.
+
+The *lag* is counted in commits: a save of the state after commit s is durable for a failure that strikes on the state
+after commit f if s + lag ≤ f. With lag 0 the save of x(T) is durable when a failure strikes in the next phase; with lag
+1 it is not yet, and the save before is the newest. Between the phases of an iteration, one commit after x(T), the two
+are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.selection import Checkpoint, SaveSelector
+from scarml.checkpoint.version_index import Version, Versions
+from scarml.core.block import Blocks, Ids
+from scarml.core.sequential import State
+from scarml.errors import UsageError
+from scarml.experiments.problem import Trainer
+from scarml.experiments.trajectory import Trajectory
+
+__all__ = ["Durable", "ReplayedCheckpoint", "replay"]
+
+_TERM = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Durable:
+    """What a store would restore.
+
+    Args:
+        blocks: per table the newest durable value of every block.
+        iterations: per table the iteration of each of them, shape (n_blocks,); 0 for x(0).
+    """
+
+    blocks: State
+    iterations: Mapping[str, Ids]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _InFlight:
+    save_id: int
+    commit: int
+    staged: Mapping[str, Blocks]
+
+
+class ReplayedCheckpoint:
+    """The running checkpoint, told of one commit after the other.
+
+    Args:
+        trainer: what is trained.
+        checkpoint: what is saved, and how often.
+        lag: commits until a save is durable.
+    """
+
+    def __init__(self, trainer: Trainer, checkpoint: Checkpoint, lag: int = 0) -> None:
+        if lag < 0:
+            raise UsageError(f"the lag is {lag} commits; expected at least 0")
+        distance = trainer.problem.model.distance
+        self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed)
+        self._caches = {
+            t.name: BlockCache(trainer.initial[t.name], Versions.initial(t.n_blocks), distance) for t in trainer.tables
+        }
+        self._store = {name: blocks.copy() for name, blocks in trainer.initial.items()}
+        self._n_phases = trainer.n_phases
+        self._lag = lag
+        self._in_flight: _InFlight | None = None
+        self._n_saves = 0
+
+    def commit(self, commit: int, state: State) -> None:
+        """The state after ``commit`` is visible: what was written long enough ago is durable; save, if it is time."""
+        if self._in_flight is not None and self._in_flight.commit + self._lag <= commit:
+            self._mark_durable(self._in_flight)
+        iteration, phase = divmod(commit, self._n_phases)
+        if phase == 0 and self._selector.is_due(iteration):
+            self._selector.earn()
+            if self._in_flight is None:  # else it is skipped, as by the coordinator: one save at a time
+                self._save(Version(_TERM, commit, iteration), state)
+
+    def durable(self) -> Durable:
+        """A copy of what would be restored now."""
+        return Durable(
+            {name: blocks.copy() for name, blocks in self._store.items()},
+            {name: cache.durable.iteration.copy() for name, cache in self._caches.items()},
+        )
+
+    def _save(self, version: Version, state: State) -> None:
+        needs = self._selector.needs_distances
+        distances = {name: cache.score(state[name]) for name, cache in self._caches.items()} if needs else None
+        self._n_saves += 1
+        staged = {
+            name: self._caches[name].stage(state[name], ids, version, self._n_saves)[0]
+            for name, ids in self._selector.select(distances).items()
+        }
+        self._in_flight = _InFlight(self._n_saves, version.commit, staged)
+        if self._lag == 0:
+            self._mark_durable(self._in_flight)
+
+    def _mark_durable(self, save: _InFlight) -> None:
+        for name, staged in save.staged.items():
+            self._store[name].put(staged)
+            self._caches[name].mark_durable(save.save_id)
+        self._in_flight = None
+
+
+def replay(
+    trainer: Trainer, trajectory: Trajectory, checkpoint: Checkpoint, lag: int, commits: Iterable[int]
+) -> dict[int, Durable]:
+    """What a failure on the state after each of ``commits`` would find on the store.
+
+    Returns:
+        Per commit the durable state.
+    """
+    wanted = set(commits)
+    running = ReplayedCheckpoint(trainer, checkpoint, lag)
+    found = {0: running.durable()} if 0 in wanted else {}
+    for commit in range(1, max(wanted, default=0) + 1):
+        running.commit(commit, trajectory.states[commit])
+        if commit in wanted:
+            found[commit] = running.durable()
+    return found

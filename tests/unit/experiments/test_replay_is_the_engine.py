@@ -1,0 +1,105 @@
+"""The laboratory measures the code that runs: a job that really loses nodes agrees with the replay."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.unit.experiments.samples import SEED, SHARDS, trainer_of
+
+import scarml as scar
+from scarml.checkpoint.selection import Checkpoint
+from scarml.control.view import Layout, first_view
+from scarml.core.block import Ids
+from scarml.experiments.failure import Failure
+from scarml.experiments.problem import Trainer
+from scarml.experiments.replay import replay
+from scarml.experiments.trajectory import Trajectory, record
+from scarml.experiments.trial import recover, train_to_criterion
+
+SERVERS, WORKERS = 4, 2
+CHECKPOINTS = {
+    "priority 1/8": Checkpoint("priority", "1/8", 8),
+    "priority 1/4 of bytes": Checkpoint("priority", "1/4", 8, budget_in="bytes", rank_by="distance-per-byte"),
+    "round 1/8": Checkpoint("round", "1/8", 8),
+    "random 1/4": Checkpoint("random", "1/4", 8),
+    "full, partial": Checkpoint("full", Fraction(1), 4),
+    "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
+}
+MOMENTS = [
+    (9, 1),
+    (12, 0),
+    (12, 1),
+    *(pytest.param(at, lag, marks=pytest.mark.ci) for at, lag in ((9, 0), (2, 0), (2, 1))),
+]
+
+
+@lru_cache
+def recorded(name: str, n_iters: int) -> tuple[Trainer, Trajectory]:
+    trainer = trainer_of(name, n_iters)
+    return trainer, record(trainer)
+
+
+def lost_with(trainer: Trainer, victims: list[str]) -> dict[str, Ids]:
+    problem = trainer.problem
+    model, tables = problem.model, problem.model.tables(problem.data)
+    layout = Layout.of(model, tables, model.shards(problem.data, SHARDS), SEED)
+    view = first_view(layout, [f"server-{i}" for i in range(SERVERS)], [f"worker-{i}" for i in range(WORKERS)])
+    lost = {}
+    for t in trainer.tables:
+        parts = [view.blocks_of(v, layout, t.name) for v in victims if v.startswith(t.home)]
+        if parts:
+            lost[t.name] = np.sort(np.concatenate(parts))
+    return lost
+
+
+def run_with_kill(trainer: Trainer, checkpoint: Checkpoint, kill: str) -> Any:
+    problem = trainer.problem
+    return scar.Job(
+        problem.model,
+        problem.data,
+        servers=SERVERS,
+        workers=WORKERS,
+        checkpoint=checkpoint,
+        stop=scar.Stop(loss_sum_below=problem.criterion, max_iters=200),
+        seed=SEED,
+        shards=SHARDS,
+        kills=[scar.Kill.parse(kill)],
+    ).run()
+
+
+@pytest.mark.parametrize(("at", "lag"), MOMENTS)
+@pytest.mark.parametrize("settings", CHECKPOINTS)
+@pytest.mark.parametrize("name", ["mlr", "mf"])
+def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str, at: int, lag: int) -> None:
+    (trainer, trajectory), checkpoint = recorded(name, 20), CHECKPOINTS[settings]
+    result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
+    lost = lost_with(trainer, [f["node"] for f in result.failures])
+    commit = at * trainer.n_phases
+    durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
+    start = recover(trainer, trajectory, checkpoint, Failure(0, commit, lost), durable)
+    (recovery,) = result.recoveries
+    assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12, abs=1e-300)
+    assert at - recovery["iteration"] == start.rework_iters
+    reached = train_to_criterion(trainer, start.state, start.commit, trajectory.crossing.interpolated)
+    assert result.iterations == reached.whole + start.rework_iters
+
+
+@pytest.mark.parametrize("kill", ["servers:1@6", "workers:1@6", "workers:1@6/lag1", "worker-0@7"])
+@pytest.mark.parametrize("name", ["lda", "adam"])
+def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str) -> None:
+    (trainer, trajectory), checkpoint = recorded(name, 12), CHECKPOINTS["priority 1/8"]
+    at, lag = int(kill.split("@")[1][0]), int(kill.endswith("lag1"))
+    result = run_with_kill(trainer, checkpoint, kill)
+    lost = lost_with(trainer, [f["node"] for f in result.failures])
+    (recovery,) = result.recoveries
+    if not lost:
+        assert recovery["perturbation"] == 0
+        return
+    commit = at * trainer.n_phases
+    durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
+    start = recover(trainer, trajectory, checkpoint, Failure(0, commit, lost), durable)
+    assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12)

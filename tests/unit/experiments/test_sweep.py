@@ -1,0 +1,109 @@
+"""Sweeps keep what is finished, make anew what is not the same, and write tidy rows."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from tests.unit.experiments.samples import trainer_of
+
+from scarml.errors import DataError, UsageError
+from scarml.experiments import sweep as module
+from scarml.experiments.failure import FailurePlan
+from scarml.experiments.problem import Panel
+from scarml.experiments.results import SETTINGS, read_folder, read_rows, write_rows
+from scarml.experiments.sweep import FLOOR, Cell, Sweep, full, partial
+from scarml.theory.iteration_cost import full_recovery_cost
+
+PANEL = Panel("tiny-mlr")
+CELLS = [
+    Cell(full(), 0),
+    Cell(full(), 1),
+    Cell(partial("full", Fraction(1)), 0),
+    Cell(partial("priority", Fraction(1, 8)), 1),
+    Cell(FLOOR, 0),
+]
+
+
+def tiny_sweep(n_trials: int = 6, seed: int = 1) -> Sweep:
+    return Sweep(PANEL, FailurePlan(seed=seed, n_trials=n_trials), trainer=trainer_of("mlr", 20))
+
+
+def test_rows_say_everything(tmp_path: Path) -> None:
+    rows = tiny_sweep().run(CELLS, tmp_path)
+    assert len(rows) == 6 * len(CELLS)
+    assert sorted(read_folder(tmp_path), key=str) == sorted(rows, key=str)
+    for row in rows:
+        assert row.panel == "tiny-mlr"
+        if row.strategy == "full-full":
+            assert row.cost == row.cost_whole == full_recovery_cost(int(row.failed_at_iter), 8, row.lag_commits)
+        if row.strategy == "floor":
+            assert row.cost == row.cost_whole == row.perturbation == 0
+    for name in ("failed_at_iter", "n_lost_blocks"):  # common random numbers
+        assert len({tuple(getattr(r, name) for r in rows[i : i + 6]) for i in range(0, len(rows), 6)}) == 1
+
+
+def test_finished_cells_are_kept_and_missing_ones_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tiny_sweep().run(CELLS, tmp_path)
+    (tmp_path / CELLS[3].file_name).unlink()
+    ran: list[Cell] = []
+    run_cell = Sweep.run_cell
+
+    def counted(self: Sweep, cell: Cell) -> list[module.TrialRow]:
+        ran.append(cell)
+        return run_cell(self, cell)
+
+    monkeypatch.setattr(Sweep, "run_cell", counted)
+    told: list[str] = []
+    assert tiny_sweep().run(CELLS, tmp_path, told.append) == first
+    assert ran == [CELLS[3]]
+    assert len(told) == len(CELLS)
+
+
+@pytest.mark.parametrize("change", [{"n_trials": 5}, {"seed": 2}])
+def test_cells_of_other_settings_are_made_anew(tmp_path: Path, change: dict[str, int]) -> None:
+    before = tiny_sweep().run(CELLS[:1], tmp_path)
+    after = tiny_sweep(**change).run(CELLS[:1], tmp_path)
+    assert before != after
+    assert read_rows(tmp_path / CELLS[0].file_name) == after
+
+
+def test_an_interrupt_leaves_finished_cells_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "train_to_criterion", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tiny_sweep().run(CELLS, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(c.file_name for c in CELLS[:2])
+
+
+def test_the_same_state_is_trained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = Sweep(PANEL, FailurePlan(n_trials=6), trainer=trainer_of("mlr", 20))
+    cell = Cell(partial("full", Fraction(1)), 0)
+    first = sweep.run_cell(cell)
+    monkeypatch.setattr(module, "train_to_criterion", None)
+    assert sweep.run_cell(cell) == first
+
+
+def test_wrong_files_are_named(tmp_path: Path) -> None:
+    rows = tiny_sweep().run(CELLS[:1], tmp_path)
+    path = tmp_path / "x.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="columns"):
+        read_rows(path)
+    write_rows(path, rows)
+    path.write_text(path.read_text().replace("full-full,full,1,8", "full-full,full,1,eight", 1))
+    with pytest.raises(DataError, match="line 2"):
+        read_rows(path)
+
+
+def test_more_processes_need_a_panel_with_a_name() -> None:
+    with pytest.raises(UsageError, match="without a name"):
+        Sweep(PANEL, FailurePlan(), n_jobs=2, trainer=trainer_of("mlr", 5))
+
+
+def test_settings_are_the_columns_before_the_trial() -> None:
+    assert SETTINGS[0] == "panel"
+    assert SETTINGS[-1] == "n_trials"

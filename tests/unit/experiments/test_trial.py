@@ -1,0 +1,174 @@
+"""Planted checks: losses whose cost is known beforehand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.unit.experiments.samples import trainer_of
+
+from scarml.checkpoint.selection import Checkpoint
+from scarml.core.sequential import Sequential
+from scarml.errors import UsageError
+from scarml.experiments.failure import Failure, FailurePlan, draw_failures
+from scarml.experiments.problem import Panel, Trainer
+from scarml.experiments.replay import replay
+from scarml.experiments.trajectory import Trajectory, record
+from scarml.experiments.trial import Recovered, control, recover, train_to_criterion
+from scarml.theory.iteration_cost import full_recovery_cost
+
+FULL = Checkpoint("full", 1, 8, recovery="full")
+FULL_PARTIAL = Checkpoint("full", 1, 8)
+EXACT = Checkpoint("full", 1, 1)
+
+
+def everything(trainer: Trainer, commit: int) -> Failure:
+    return Failure(0, commit, {t.name: t.all_ids for t in trainer.tables})
+
+
+def recovered(
+    trainer: Trainer, trajectory: Trajectory, checkpoint: Checkpoint, failure: Failure, lag: int
+) -> Recovered:
+    durable = replay(trainer, trajectory, checkpoint, lag, [failure.commit])[failure.commit]
+    return recover(trainer, trajectory, checkpoint, failure, durable)
+
+
+@pytest.mark.parametrize("name", ["qp", "mlr", "mf", "adam"])
+def test_trajectory_is_sequential_training(name: str) -> None:
+    trainer = trainer_of(name, 12)
+    trajectory = record(trainer)
+    problem = trainer.problem
+    plain = Sequential(problem.model, problem.data, seed=problem.seed, n_shards=problem.n_shards)
+    for k in range(trajectory.n_iters + 1):
+        assert plain.loss_sum() == trajectory.losses[k]
+        for table, blocks in trajectory.states[k * trajectory.n_phases].items():
+            assert not blocks.differs_from(plain.state[table]).any()
+        plain.step()
+    assert trajectory.losses[-1] < problem.criterion <= trajectory.losses[:-1].min()
+    assert trajectory.n_iters - 1 < trajectory.crossing.interpolated < trajectory.n_iters == trajectory.crossing.whole
+
+
+def test_trajectory_stores_a_table_once_while_it_does_not_change() -> None:
+    trajectory = record(trainer_of("mf", 6))
+    assert trajectory.states[3]["R"] is trajectory.states[2]["R"]
+    assert trajectory.states[4]["L"] is trajectory.states[3]["L"]
+    assert trajectory.states[4]["R"] is not trajectory.states[3]["R"]
+
+
+@pytest.mark.parametrize("commit", [5, 8, 17, 23])
+@pytest.mark.parametrize("name", ["mlr", "mf"])
+def test_no_perturbation_no_cost(name: str, commit: int) -> None:
+    trainer = trainer_of(name, 20)
+    trajectory = record(trainer)
+    commit = min(commit, len(trajectory.states) - 2)
+    if commit % trainer.n_phases == 0:  # everything is lost, and everything was just saved
+        start = recovered(trainer, trajectory, EXACT, everything(trainer, commit), 0)
+        assert start.perturbation == 0
+        assert not any(start.state[n].differs_from(b).any() for n, b in trajectory.states[commit].items())
+    zero = control(trainer, trajectory, commit)
+    assert train_to_criterion(trainer, trajectory.states[commit], commit, zero.interpolated) == zero
+
+
+def test_between_phases_of_the_last_iteration_control_and_trial_agree() -> None:
+    trainer = trainer_of("mf", 20)
+    trajectory = record(trainer)
+    commit = len(trajectory.states) - 2
+    zero = control(trainer, trajectory, commit)
+    assert zero.whole == trajectory.n_iters
+    assert train_to_criterion(trainer, trajectory.states[commit], commit, zero.interpolated) == zero
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize("T", [3, 8, 9, 16, 19])
+@pytest.mark.parametrize("name", ["qp", "mlr", "mf"])
+def test_full_recovery_costs_exactly_the_rework(name: str, T: int, lag: int) -> None:
+    trainer = trainer_of(name, 24)
+    trajectory = record(trainer)
+    T = min(T, trajectory.n_iters - 1)
+    failure = Failure(0, T * trainer.n_phases, {trainer.tables[0].name: np.array([0])})
+    start = recovered(trainer, trajectory, FULL, failure, lag)
+    reached = train_to_criterion(trainer, start.state, start.commit, trajectory.crossing.interpolated)
+    assert reached == trajectory.crossing
+    assert start.rework_iters == full_recovery_cost(T, 8, lag)
+
+
+@pytest.mark.parametrize("name", ["qp", "mf"])  # their iterations are all alike; MLR's depend on the batch
+def test_losing_everything_with_partial_recovery_is_full_recovery(name: str) -> None:
+    trainer = trainer_of(name, 24)
+    trajectory = record(trainer)
+    failure = everything(trainer, 13 * trainer.n_phases)
+    whole = recovered(trainer, trajectory, FULL, failure, 0)
+    part = recovered(trainer, trajectory, FULL_PARTIAL, failure, 0)
+    assert part.perturbation == whole.perturbation > 0
+    assert (part.commit, whole.commit) == (13 * trainer.n_phases, 8 * trainer.n_phases)
+    reached = train_to_criterion(trainer, part.state, part.commit, trajectory.crossing.interpolated)
+    assert reached.whole - trajectory.crossing.whole == 5
+    assert reached.interpolated - trajectory.crossing.interpolated == pytest.approx(5, abs=1e-9)
+
+
+def test_survivors_keep_what_they_have() -> None:
+    trainer = trainer_of("mlr", 20)
+    trajectory = record(trainer)
+    lost = np.array([1, 4, 7])
+    start = recovered(trainer, trajectory, FULL_PARTIAL, Failure(0, 13, {"W": lost}), 0)
+    before, saved = trajectory.states[13]["W"], trajectory.states[8]["W"]
+    kept = np.setdiff1d(before.ids, lost)
+    assert not start.state["W"].take(kept).differs_from(before.take(kept)).any()
+    assert not start.state["W"].take(lost).differs_from(saved.take(lost)).any()
+    assert start.perturbation == pytest.approx(np.linalg.norm(before.value[lost] - saved.value[lost]))
+    assert start.mean_age_iters == 5
+
+
+@pytest.mark.parametrize("p", [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)])
+def test_mean_squared_perturbation_is_p_times_that_of_full_recovery(p: Fraction) -> None:
+    """Theorem 4.2, over random losses, within four standard errors."""
+    trainer = trainer_of("mlr", 20)
+    trajectory = record(trainer)
+    durable = replay(trainer, trajectory, FULL_PARTIAL, 0, [13])[13]
+    failures = draw_failures(trainer, 20, FailurePlan(n_trials=600, lost_fraction=p))
+    squares = [
+        recover(trainer, trajectory, FULL_PARTIAL, replace(f, commit=13), durable).perturbation ** 2 for f in failures
+    ]
+    whole = recover(trainer, trajectory, FULL_PARTIAL, everything(trainer, 13), durable).perturbation ** 2
+    assert np.mean(squares) == pytest.approx(float(p) * whole, abs=4 * np.std(squares) / math.sqrt(len(squares)))
+
+
+@pytest.mark.parametrize("name", ["qp", "mlr", "mf"])
+def test_leaving_losses_out_changes_nothing(name: str) -> None:
+    trainer = trainer_of(name, 30)
+    trajectory = record(trainer)
+    for failure in draw_failures(trainer, trajectory.n_iters, FailurePlan(n_trials=12)):
+        start = recovered(trainer, trajectory, FULL_PARTIAL, failure, 1)
+        run = (trainer, start.state, start.commit, trajectory.crossing.interpolated)
+        assert train_to_criterion(*run) == train_to_criterion(*run, every_loss=True)
+
+
+def test_criterion_met_before_the_second_window_is_found() -> None:
+    trainer = trainer_of("qp", 40)
+    trajectory = record(trainer)
+    ahead = trajectory.states[20]  # as if the perturbation had moved x(2) this far on
+    found = train_to_criterion(trainer, ahead, 2, trajectory.crossing.interpolated)
+    assert found.whole == trajectory.crossing.whole - 18
+
+
+def test_run_that_never_meets_the_criterion_has_infinite_cost() -> None:
+    trainer = trainer_of("mlr", 20)
+    hopeless = Trainer(replace(trainer.problem, criterion=-1.0))
+    found = train_to_criterion(hopeless, trainer.initial, 0, 5.0)
+    assert (found.interpolated, found.whole) == (math.inf, math.inf)
+
+
+def test_record_refuses_a_criterion_out_of_reach() -> None:
+    trainer = trainer_of("mlr", 20)
+    with pytest.raises(UsageError, match="not below"):
+        record(Trainer(replace(trainer.problem, criterion=-1.0)), max_iters=5)
+    with pytest.raises(UsageError, match="already"):
+        record(Trainer(replace(trainer.problem, criterion=1e9)))
+
+
+def test_panel_knows_the_models_criterion() -> None:
+    assert Panel("qp").load().criterion == 0.0017737
+    assert Panel("qp", criterion=0.5).load().criterion == 0.5
