@@ -108,7 +108,7 @@ def test_a_balance_is_never_more_than_two_shares_nor_spent_twice(share: int, lar
         amount = min(wish, int(account.balance))
         account = account.spend(amount)
         spent += amount
-        assert 0 <= account.balance <= max(2 * account.share, largest)
+        assert 0 <= account.balance <= account.share + max(account.share, largest)
         assert spent + account.balance <= earned
 
 
@@ -125,4 +125,4 @@ def test_bytes_saved_follow_the_budget_however_blocks_differ(n_blocks: int, seed
         ids = selector.select(moves(rng, [table])).get("docs", np.zeros(0, int))
         total += int(lengths[ids].sum())
         assert total <= share * n
-    assert total >= share * n_saves - max(2 * share, largest) or n_saves * share > int(lengths.sum())
+        assert total >= share * n - largest, "something of the budget was forfeited"

@@ -1,7 +1,8 @@
 """How much one save may write: a fraction of the state, in blocks (the paper) or in bytes.
 
-What a save leaves over, and what skipped saves left unspent, is carried to the next; a save never writes more than
-twice its own share, unless one block alone is larger than that.
+What a save leaves over, and what skipped saves left unspent, is carried to the next. A save never writes more than
+twice its own share; or, where blocks are larger than a share, than its share and one block: what is left over because
+the next block did not fit is less than that block, so nothing of it is ever forfeited.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class BudgetAccount:
 
     def earn(self) -> BudgetAccount:
         """One more save has fallen due."""
-        limit = max(2 * self.share, Fraction(self.largest))
+        limit = self.share + max(self.share, self.largest)
         return replace(self, balance=min(self.balance + self.share, limit))
 
     def spend(self, amount: int) -> BudgetAccount:

@@ -1,0 +1,95 @@
+"""Scores of the policies, and the choice that a budget leaves."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from scarml.checkpoint.policy import POLICIES, Candidates, Full, Policy, Priority, Random, Round, choose, policy_named
+from scarml.errors import UsageError
+
+
+def candidates(distance: list[float], size_bytes: list[int] | None = None) -> Candidates:
+    return Candidates(np.array(size_bytes or [4] * len(distance)), np.array(distance, float))
+
+
+def chosen(
+    policy: Policy, c: Candidates, balance: float | Fraction, unit: str = "blocks", cursor: int = 0
+) -> list[int]:
+    scores = policy.scores(c, 0, cursor, 0)
+    return choose(scores, c.size_bytes, unit, Fraction(balance)).tolist()  # type: ignore[arg-type]
+
+
+def test_priority_takes_what_has_moved_most() -> None:
+    assert chosen(Priority(), candidates([1, 5, 3, 4, 0.5]), 2) == [1, 3]
+
+
+def test_ties_go_to_the_first() -> None:
+    assert chosen(Priority(), candidates([2, 3, 2, 2, 3, 2]), 4) == [0, 1, 2, 4]
+    assert chosen(Priority(), candidates([2, 3, 2, 2, 3, 2]), 16, "bytes") == [0, 1, 2, 4]
+
+
+def test_what_has_not_moved_is_not_saved_and_what_is_not_finite_neither() -> None:
+    assert chosen(Priority(), candidates([0, np.nan, 1, 0, np.nan]), 4) == [2]
+    assert chosen(Priority(), candidates([0, np.nan, 1, 0, np.nan]), 16, "bytes") == [2]
+    assert chosen(Priority(), candidates([0, np.nan]), 2) == []
+
+
+def test_what_was_given_up_comes_first() -> None:
+    assert chosen(Priority(), candidates([9, np.inf, 8, np.inf, np.inf]), 3) == [1, 3, 4]
+    assert chosen(Priority(), candidates([9, np.inf, 8, np.inf, np.inf]), 2) == [1, 3]
+    assert chosen(Priority("distance-per-byte"), candidates([9, np.inf, 8], [1, 1000, 1]), 1001, "bytes") == [0, 1]
+
+
+def test_distance_per_byte() -> None:
+    c = candidates([10, 6, 1], [100, 20, 4])
+    assert chosen(Priority("distance-per-byte"), c, 24, "bytes") == [1, 2]
+    assert chosen(Priority(), c, 100, "bytes") == [0]
+    assert chosen(Priority("distance-per-byte"), candidates([1, 2], [0, 0]), 0, "bytes") == [0, 1]  # empty documents
+
+
+def test_a_large_block_is_not_overtaken_for_ever_by_small_ones() -> None:
+    c = candidates([10, 6, 1], [100, 20, 4])
+    assert chosen(Priority(), c, 99, "bytes") == []
+    assert chosen(Priority(), c, 124, "bytes") == [0, 1, 2]
+
+
+def test_a_part_of_a_block_is_not_saved() -> None:
+    assert chosen(Priority(), candidates([1, 2, 3]), Fraction(5, 2)) == [1, 2]
+    assert chosen(Priority(), candidates([1, 2, 3]), Fraction(1, 2)) == []
+    assert chosen(Priority(), candidates([1, 2, 3]), -1) == []
+
+
+def test_round_goes_round() -> None:
+    c = candidates([0] * 5)
+    assert chosen(Round(), c, 2) == [0, 1]
+    assert chosen(Round(), c, 2, cursor=2) == [2, 3]
+    assert chosen(Round(), c, 2, cursor=4) == [0, 4]
+    assert chosen(Round(), c, 2, cursor=11) == [1, 2]
+    assert chosen(Round(), c, 12, "bytes", cursor=3) == [0, 3, 4]
+
+
+def test_random_depends_on_the_seed_and_on_which_save_it_is_alone() -> None:
+    c = candidates([0] * 20)
+    a = Random().scores(c, 3, 17, 5)
+    assert np.array_equal(a, Random().scores(candidates([9] * 20), 3, 99, 5))
+    assert not np.array_equal(a, Random().scores(c, 4, 17, 5))
+    assert not np.array_equal(a, Random().scores(c, 3, 17, 6))
+    assert ((a > 0) & (a <= 1)).all()
+
+
+def test_full_takes_everything() -> None:
+    assert chosen(Full(), candidates([0, np.nan, 1]), 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_policies_by_name(name: str) -> None:
+    assert policy_named(name).name == name
+    assert policy_named(name).needs_distances == (name == "priority")
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(UsageError, match="--policy 'best' is unknown; choose one of priority, round, random, full"):
+        policy_named("best")

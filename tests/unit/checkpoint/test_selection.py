@@ -1,0 +1,105 @@
+"""Settings of checkpoints, and the choice of the blocks of one save after the other."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scarml.checkpoint.selection import Checkpoint, SaveSelector
+from scarml.core.block import Field, Table
+from scarml.errors import UsageError
+
+TWO = [Table("a", 6, (Field("value"),)), Table("b", 4, (Field("value", "float32", (3,)),))]
+
+
+def sizes(picked: dict[str, Any]) -> dict[str, int]:
+    return {name: len(ids) for name, ids in picked.items()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"policy": "best"}, "--policy 'best' is unknown; choose one of priority, round, random, full"),
+        ({"fraction": "much"}, "--fraction 'much' is not a number; expected for example 1/8 or 0.125"),
+        ({"fraction": "1/0"}, "--fraction '1/0' is not a number"),
+        ({"fraction": float("nan")}, "--fraction nan is not a number"),
+        ({"fraction": 0}, "--fraction is 0; expected more than 0"),
+        ({"fraction": 2}, "--fraction is 2; expected more than 0 and at most 1"),
+        ({"fraction": "1/16"}, "asks for a save every 1/2 iterations"),
+        ({"policy": "full"}, "--policy full saves everything, but --fraction is 1/8; expected 1"),
+        ({"recovery": "full"}, "--recovery full needs complete checkpoints, but --policy is priority"),
+        ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial or full"),
+        ({"budget_in": "euro"}, "--budget-in 'euro' is unknown; choose blocks or bytes"),
+        ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose distance or distance-per-byte"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_in_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence) as error:
+        Checkpoint(**settings)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("fraction", ["1/8", 0.125, Fraction(1, 8), "0.125"])
+def test_fractions_are_exact(fraction: Any) -> None:
+    assert Checkpoint(fraction=fraction).fraction == Fraction(1, 8)
+    assert Checkpoint(fraction=1 / 3, interval_iters=3).schedule.period_iters == 1
+
+
+def test_all_tables_compete() -> None:
+    selector = SaveSelector(Checkpoint(fraction="3/10", interval_iters=10), TWO, seed=0)
+    selector.earn()
+    picked = selector.select({"a": np.array([1.0, 9, 1, 1, 1, 1]), "b": np.array([2.0, 1, 1, 8])})
+    assert {n: ids.tolist() for n, ids in picked.items()} == {"a": [1], "b": [0, 3]}
+
+
+def test_derived_tables_are_never_chosen() -> None:
+    derived = Table("d", 50, (Field("value"),), derived=True)
+    selector = SaveSelector(Checkpoint("round", 1, 1), [TWO[0], derived, TWO[1]], seed=0)
+    selector.earn()
+    assert sizes(selector.select()) == {"a": 6, "b": 4}
+
+
+def test_what_is_not_spent_is_carried_over_up_to_twice_the_share() -> None:
+    selector = SaveSelector(Checkpoint(fraction="1/5", interval_iters=5), TWO, seed=0)
+    still = {"a": np.zeros(6), "b": np.zeros(4)}
+    moved = {"a": np.arange(6.0) + 1, "b": np.arange(4.0) + 9}
+    for _ in range(5):
+        selector.earn()
+        assert selector.select(still) == {}
+    selector.earn()
+    assert sum(sizes(selector.select(moved)).values()) == 4
+    assert selector.select(moved) == {}, "nothing is left"
+
+
+def test_a_budget_in_bytes() -> None:
+    # 6 blocks of 4 bytes and 4 of 12: 72 bytes; a quarter of them is 18.
+    selector = SaveSelector(Checkpoint(fraction="1/4", interval_iters=4, budget_in="bytes"), TWO, seed=0)
+    moved = {"a": np.ones(6), "b": np.full(4, 2.0)}
+    total = 0
+    for n in range(1, 9):
+        selector.earn()
+        picked = sizes(selector.select(moved))
+        total += 4 * picked.get("a", 0) + 12 * picked.get("b", 0)
+        assert 18 * n - 12 < total <= 18 * n
+
+
+def test_a_block_larger_than_two_shares_is_saved_in_the_end() -> None:
+    tables = [Table("small", 10, (Field("value"),)), Table("large", 1, (Field("value", "float32", (990,)),))]
+    selector = SaveSelector(Checkpoint(fraction="1/8", interval_iters=8, budget_in="bytes"), tables, seed=0)
+    moved = {"small": np.ones(10), "large": np.array([5.0])}
+    for n in range(1, 9):
+        selector.earn()
+        picked = selector.select(moved)
+        assert ("large" in picked) == (n == 8)
+
+
+def test_a_fraction_of_a_block_adds_up() -> None:
+    selector = SaveSelector(Checkpoint("round", "1/4", 4), [Table("a", 6, (Field("value"),))], seed=0)
+    n_chosen = []
+    for _ in range(8):
+        selector.earn()
+        n_chosen.append(sum(sizes(selector.select()).values()))
+    assert n_chosen == [1, 2, 1, 2, 1, 2, 1, 2]
