@@ -26,7 +26,7 @@ ALLOWED_IN_PURE = {  # standard library and packages that read no clock, do no I
         "heapq",
     ),
     *("itertools", "math", "numbers", "operator", "string", "struct", "textwrap", "types", "typing", "zlib"),
-    *("numba", "numpy", "scipy", "scarml"),
+    *("llvmlite", "numba", "numpy", "scipy", "scarml"),  # llvmlite: what numba generates code with
 }
 IO_BUILTINS = {"breakpoint", "exec", "eval", "input", "open", "print"}
 

@@ -5,11 +5,14 @@ The kernels make one pass, allocate nothing but the result, and release the GIL.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from scarml.core.block import Array, Blocks
+from scarml.core.lanes import squared_differences
 
 __all__ = ["l2_distance", "l2_distance_reference"]
 
@@ -25,7 +28,7 @@ def l2_distance(a: Blocks, b: Blocks) -> NDArray[np.float64]:
     if field.ragged:
         _l2_ragged(x, y, a.lengths, out)
     else:
-        _l2_dense(x.reshape(len(a), field.n_per_block), y.reshape(len(a), field.n_per_block), out)
+        _l2_flat(x.reshape(-1), y.reshape(-1), field.n_per_block, out)
     return out
 
 
@@ -36,37 +39,27 @@ def l2_distance_reference(a: Blocks, b: Blocks) -> NDArray[np.float64]:
     return np.array([np.linalg.norm(np.subtract(x, y, dtype=np.float64)) for x, y in pairs])
 
 
-# Four accumulators: enough for the compiler to use vector adds without being allowed to reorder sums.
+# Four sums, one for each remainder of the index: a fixed order of additions, and work for vector units. The compiler
+# does not see that by itself in four scalars, so `squared_differences` says it in vectors: twice as fast.
 @numba.njit(nogil=True, cache=True, inline="always")
-def _squared_distance(x: Array, y: Array) -> float:
-    s0 = s1 = s2 = s3 = 0.0
-    n = x.shape[0]
+def _squared_distance(x: Array, y: Array, start: int, n: int) -> Any:
     whole = n - n % 4
-    for j in range(0, whole, 4):
-        d0 = np.float64(x[j]) - np.float64(y[j])
-        d1 = np.float64(x[j + 1]) - np.float64(y[j + 1])
-        d2 = np.float64(x[j + 2]) - np.float64(y[j + 2])
-        d3 = np.float64(x[j + 3]) - np.float64(y[j + 3])
-        s0 += d0 * d0
-        s1 += d1 * d1
-        s2 += d2 * d2
-        s3 += d3 * d3
-    for j in range(whole, n):
-        d0 = np.float64(x[j]) - np.float64(y[j])
-        s0 += d0 * d0
+    s0, s1, s2, s3 = squared_differences(x, y, start, start + whole)
+    for j in range(start + whole, start + n):
+        d = np.float64(x[j]) - np.float64(y[j])
+        s0 += d * d
     return (s0 + s1) + (s2 + s3)
 
 
 @numba.njit(nogil=True, cache=True)
-def _l2_dense(x: Array, y: Array, out: Array) -> None:
-    for i in range(x.shape[0]):
-        out[i] = np.sqrt(_squared_distance(x[i], y[i]))
+def _l2_flat(x: Array, y: Array, n_per_block: int, out: Array) -> None:
+    for i in range(out.shape[0]):
+        out[i] = np.sqrt(_squared_distance(x, y, i * n_per_block, n_per_block))
 
 
 @numba.njit(nogil=True, cache=True)
 def _l2_ragged(x: Array, y: Array, lengths: Array, out: Array) -> None:
     start = 0
     for i in range(lengths.shape[0]):
-        end = start + lengths[i]
-        out[i] = np.sqrt(_squared_distance(x[start:end], y[start:end]))
-        start = end
+        out[i] = np.sqrt(_squared_distance(x, y, start, lengths[i]))
+        start += lengths[i]
