@@ -1,0 +1,172 @@
+"""The runtime's front door: its arguments, the folder, signals, and what it gives back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import scarml as scar
+from scarml.core.model import Shard
+from scarml.engine.fault_plan import Kill
+from scarml.errors import RunInUseError, UsageError
+from scarml.storage.faulty import FaultyStore
+from scarml.storage.local import LocalStore
+from scarml.storage.memory import MemoryStore
+from scarml.testing import tiny_problem
+
+FIVE = scar.Stop(max_iters=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"servers": 0}, "--servers is 0; expected at least 1"),
+        ({"workers": -1}, "--workers is -1; expected at least 1"),
+        ({"shards": 0}, "--shards is 0; expected at least 1"),
+        ({"threads": 0}, "--threads is 0; expected at least 1"),
+        ({"resume": "maybe"}, "--resume 'maybe' is unknown; choose auto, must or never"),
+        ({"resume": "must"}, "--resume must needs a run folder to resume; name it with --run"),
+        ({"fail_rate": 1}, "--fail-rate is 1; expected a probability per iteration"),
+        ({"run": "x", "store": MemoryStore()}, "run and store both say where to save"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        scar.Job(scar.QP(), **settings)
+
+
+def test_what_comes_of_a_run() -> None:
+    model, data = tiny_problem("mlr")
+    job = scar.Job(model, data, stop=scar.Stop(max_iters=6, eval_every_iters=2), kills=[Kill.parse("servers:2@3")])
+    result = job.run()
+    assert (result.outcome, result.converged, result.saved) == ("max-iters", False, True)
+    assert (result.iteration, result.iterations) == (6, 6)
+    assert [k for k, _ in result.losses] == [0, 2, 4, 6]
+    assert [f["iteration"] for f in result.failures] == [3, 3]
+    assert result.recoveries[0]["seconds"] > 0
+    assert result.bytes_saved > 0
+    assert result.stored_bytes > result.bytes_saved
+    assert result.n_saves > 0
+    assert result.resumed_from is None
+    assert job.unfired_kills == []
+    as_json = json.loads(json.dumps(result.to_json()))
+    assert as_json["schema_version"] == 1
+    assert as_json["digest"] == result.digest
+    assert len(as_json["losses"]) == 4
+
+
+def test_a_criterion_per_example() -> None:
+    model, data = tiny_problem("mlr")
+    losses = scar.Job(model, data, stop=FIVE).run().losses
+    n_examples = len(data.labels)
+    between = (losses[2][1] + losses[3][1]) / 2
+    result = scar.Job(model, data, loss_mean_below=between / n_examples, stop=FIVE).run()
+    assert (result.outcome, result.iteration) == ("converged", 3)
+
+
+def test_kills_that_found_nobody_are_named() -> None:
+    kills = [Kill.parse("server-9@2"), Kill.parse("servers:1@99")]
+    job = scar.Job(scar.QP(), stop=FIVE, kills=kills)
+    job.run()
+    assert job.unfired_kills == kills
+
+
+def test_bytes_saved_by_a_full_save_are_those_of_the_state() -> None:
+    model, data = tiny_problem("adam")
+    result = scar.Job(model, data, stop=scar.Stop(max_iters=1), checkpoint=scar.Checkpoint("full", 1, 1)).run()
+    assert result.bytes_saved == result.n_saves * model.tables(data)[0].block_bytes.sum()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_run_at_a_boundary_with_all_saved_and_resuming_goes_on(number: signal.Signals) -> None:
+    model, data = tiny_problem("lda")
+    store = MemoryStore()
+
+    def on_event(record: scar.Record) -> None:
+        if record.name == "iteration_committed" and record["iteration"] == 3:
+            os.kill(os.getpid(), number)
+
+    before = signal.getsignal(number)
+    result = scar.Job(model, data, store=store, on_event=on_event, handle_signals=True).run()
+    assert signal.getsignal(number) is before
+    assert (result.outcome, result.saved) == ("stopped", True)
+    assert result.reason == f"signal {number.name}"
+    assert result.iteration >= 3
+    n = result.iteration + 2
+    again = scar.Job(model, data, store=store, resume="must", stop=scar.Stop(max_iters=n)).run()
+    assert again.digest == scar.Job(model, data, stop=scar.Stop(max_iters=n)).run().digest
+
+
+@dataclass(frozen=True)
+class Shaped(scar.QP):
+    """A model with a parameter that JSON knows under another type, and one that it does not know."""
+
+    sizes: tuple[int, ...] = (3, 4)
+    place: Path = Path("somewhere")
+
+
+def test_settings_survive_being_stored() -> None:
+    store = MemoryStore()
+    scar.Job(Shaped(), store=store, stop=FIVE).run()
+    assert scar.Job(Shaped(), store=store, stop=FIVE, resume="must").run().iterations == 5
+    with pytest.raises(UsageError, match=r"has model .*this command has"):
+        scar.Job(Shaped(sizes=(3, 5)), store=store, stop=FIVE, resume="must").run()
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    in_use = LocalStore(str(tmp_path / "run"))
+    scar.Job(scar.QP(), run=tmp_path / "run", stop=FIVE).run()
+    lock = in_use.lock("owner.lock", "process 1 on elsewhere")
+    assert lock is not None
+    with pytest.raises(RunInUseError, match="is in use by process 1 on elsewhere"):
+        scar.Job(scar.QP(), run=tmp_path / "run", resume="auto").run()
+    lock.release()
+    assert scar.Job(scar.QP(), run=tmp_path / "run", resume="auto", stop=FIVE).run().iterations == 5
+
+
+def test_the_event_log_is_the_history(tmp_path: Path) -> None:
+    records: list[scar.Record] = []
+    scar.Job(scar.QP(), run=tmp_path / "run", stop=FIVE, on_event=records.append).run()
+    lines = [json.loads(t) for f in sorted((tmp_path / "run" / "events").iterdir()) for t in f.read_text().splitlines()]
+    assert [e["event"] for e in lines] == [r.name for r in records]
+
+
+def test_an_error_of_the_users_hook_ends_the_run_with_it() -> None:
+    def on_event(record: scar.Record) -> None:
+        if record.name == "iteration_committed":
+            raise RuntimeError("my hook")
+
+    with pytest.raises(RuntimeError, match="my hook"):
+        scar.Job(scar.QP(), stop=FIVE, on_event=on_event).run()
+
+
+def test_a_killed_run_says_where_it_goes_on_from() -> None:
+    """The process dies: nothing is saved at the end."""
+    model, data = tiny_problem("mf")
+    store = MemoryStore()
+
+    def on_event(record: scar.Record) -> None:
+        if record.name == "save_committed" and record["iteration"] == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scar.Job(model, data, store=store, on_event=on_event).run()
+    result = scar.Job(model, data, store=FaultyStore(store), resume="auto", stop=scar.Stop(max_iters=9)).run()
+    assert result.resumed_from is not None
+    assert result.resumed_from["iteration"] >= 4
+    assert result.resumed_from["oldest"] <= result.resumed_from["newest"] <= result.resumed_from["iteration"]
+    assert (result.outcome, result.saved, result.iteration) == ("max-iters", True, 9)
+
+
+def test_more_shards_than_there_is_data_for() -> None:
+    model, data = tiny_problem("mlr")
+    result = scar.Job(model, data, shards=90, stop=FIVE, kills=[Kill.parse("workers:1@2")]).run()
+    assert result.outcome == "max-iters"
+    shards: list[Shard] = list(model.shards(data, 90))
+    assert sum(s.n_examples for s in shards) == len(data.labels)
