@@ -52,7 +52,7 @@ format: setup ## format, and fix what can be fixed without thinking
 
 bench: setup ## the benchmarks, each a ratio against a named reference
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -e '.[bench]'
-	@for file in benchmarks/[a-z]*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@$(BIN)/python benchmarks/run_all.py $(ARGS)
 
 figures: setup ## draw the figures and tables of docs/ again
 	$(BIN)/scarml figure all
