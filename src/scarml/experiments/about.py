@@ -1,0 +1,62 @@
+"""How results came about: command, minutes, versions, seeds. Kept beside them."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from scarml.experiments.failure import FailurePlan
+
+__all__ = ["About"]
+
+
+class About:
+    """The file ``about.json`` of a folder of results.
+
+    Args:
+        path: of the file.
+        resumed: some results were there already; their minutes are added to.
+    """
+
+    def __init__(self, path: Path, resumed: bool) -> None:
+        self._path = path
+        self._minutes_before = 0.0
+        if resumed and path.exists():
+            self._minutes_before = float(json.loads(path.read_text())["minutes"])
+
+    def write(self, plan: FailurePlan, n_jobs: int, minutes: float) -> None:
+        """Write it, after a run of so many minutes, whole or interrupted."""
+        facts = {
+            "command": f"python -m scarml.experiments.first_table --out {self._path.parent} --trials {plan.n_trials}",
+            "minutes": round(self._minutes_before + minutes, 2),
+            "processes": n_jobs,
+            "failure_seed": plan.seed,
+            "lost_fraction": str(plan.lost_fraction),
+            "python": platform.python_version(),
+            "scarml": _version_of_scarml(),
+            "numpy": np.__version__,
+            "numba": version("numba"),
+        }
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_text(json.dumps(facts, indent=1) + "\n")
+
+    def in_words(self) -> str:
+        """One sentence, from the file."""
+        facts: dict[str, Any] = json.loads(self._path.read_text())
+        versions = ", ".join(f"{name} {facts[name]}" for name in ("scarml", "python", "numpy", "numba"))
+        return (
+            f"`{facts['command']}`: {facts['minutes']:.0f} minutes with {facts['processes']} process(es); {versions}; "
+            f"seed {facts['failure_seed']} for the failures, 0 for the training."
+        )
+
+
+def _version_of_scarml() -> str:
+    try:
+        return version("scarml")
+    except PackageNotFoundError:
+        return "from source"
