@@ -13,6 +13,7 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
 from scarml.control.controller import LOAD_ATTEMPTS, State, Stop
+from scarml.core.model import Context
 from scarml.core.rng import stream
 
 PARTIAL = Checkpoint("priority", "1/4", 4)
@@ -309,7 +310,7 @@ def test_full_recovery_without_a_complete_save_goes_back_to_x0() -> None:
     d.deliver(m.TermClaimed)
     assert d.clock.iteration == 0
     d.run(State.COMPUTING)
-    assert d.controller.computing == m.Context(0, 1, 0)
+    assert d.controller.computing == Context(0, 1, 0)
 
 
 @pytest.mark.parametrize("without", [m.BlocksStaged, m.SaveCommitted, m.UnitCommitted])

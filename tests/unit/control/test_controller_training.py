@@ -9,6 +9,7 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
 from scarml.control.controller import TRANSITIONS, State, Stop
 from scarml.control.history import RECORD_NAMES
+from scarml.core.model import Context
 from scarml.errors import ProtocolError, UsageError
 
 RARELY = Checkpoint(fraction="1", interval_iters=100)
@@ -76,7 +77,7 @@ def test_an_iteration_of_two_phases_has_two_commits_and_one_boundary() -> None:
     d.start()
     d.run(State.COMPUTING).run(State.COMMITTING)
     assert d.deliver(m.Committed) == ["worker-0 ← ComputePhase 2", "worker-1 ← ComputePhase 2"]
-    assert d.controller.computing == m.Context(0, 1, 1)
+    assert d.controller.computing == Context(0, 1, 1)
     d.run()
     assert [r["commit"] for r in d.said("iteration_committed")] == [2, 4]
     assert [r["iteration"] for r in d.said("save_started")] == [1, 2, 2]
