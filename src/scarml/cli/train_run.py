@@ -204,6 +204,11 @@ def _afterword(result: Result, code: int, folder: Path, status: RunStatus, job: 
         f"x({result.iteration}), and the first was planned on x({kill.at_iter})"
         for kill in job.unfired_kills[:1]
     ]
+    if status.n_skipped:
+        lines.append(
+            f"scarml: warning: {counted(status.n_skipped, 'save')} fell due while the one before was still being "
+            "written, and were skipped; the next one is then up to twice as large"
+        )
     if not result.saved and result.outcome != "superseded":
         cause = status.store_trouble or "see above"
         lines.append(f"scarml: warning: the values of x({result.iteration}) are not all saved: {cause}")
