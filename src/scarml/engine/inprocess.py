@@ -25,6 +25,8 @@ from scarml.theory.perturbation import perturbation_norm
 
 __all__ = ["InProcess", "ThreadScheduler"]
 
+N_WRITERS = 4  # they wait for the disk nearly all of their time
+
 
 class ThreadScheduler:
     """Runs node orders, shards and writes on threads of this process.
@@ -40,7 +42,8 @@ class ThreadScheduler:
         self._lanes = [Lane(f"scarml-lane-{i}", self._guard) for i in range(n_threads)]
         self._lane_of: dict[NodeId, Lane] = {}
         self._pool = ShardPool(n_threads, max(n_workers, n_threads) + 1, self._guard)
-        self._writer = Lane("scarml-writer", self._guard)
+        self._writers = [Lane(f"scarml-writer-{i}", self._guard) for i in range(N_WRITERS)]
+        self._writer_of: dict[NodeId, Lane] = {}
         self._timers: set[Timer] = set()
 
     def now_s(self) -> float:
@@ -61,8 +64,9 @@ class ThreadScheduler:
         self._pool.folded(commit, n_shards)
 
     def write(self, node: NodeId, task: Callable[[], None]) -> None:
-        """On the writer's thread."""
-        self._writer.submit(task)
+        """On the node's writer: the nodes of a save wait for the disk together, not one after the other."""
+        writer = self._writer_of.setdefault(node, self._writers[len(self._writer_of) % N_WRITERS])
+        writer.submit(task)
 
     def post(self, event: m.Event, delay_s: float = 0.0) -> None:
         """To the controller's queue."""
@@ -76,15 +80,15 @@ class ThreadScheduler:
 
     def drain_writes(self) -> None:
         """Wait until everything that was to be written has been, or has failed, and its node knows."""
-        self._writer.drain()
-        for lane in self._lanes:
+        for lane in (*self._writers, *self._lanes):
             lane.drain()
 
     def close(self) -> None:
         """End all threads, writes first."""
         for timer in self._timers:
             timer.cancel()
-        self._writer.close()
+        for writer in self._writers:
+            writer.close()
         self._pool.close()
         for lane in self._lanes:
             lane.close()

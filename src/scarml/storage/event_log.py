@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
-from scarml.errors import AlreadyExistsError
+from scarml.errors import AlreadyExistsError, StoreError
 from scarml.storage.store import Store
 
-__all__ = ["EventLog"]
+__all__ = ["BufferedEventLog", "EventLog"]
 
 _log = logging.getLogger(__name__)
 _NAME = re.compile(r"events/(\d{8})-(\d{6,9})\.jsonl")
@@ -60,3 +61,42 @@ class EventLog:
     def _numbers(self, term: int) -> list[int]:
         found = (_NAME.fullmatch(name) for name in self._store.list(f"events/{term:08d}-"))
         return [int(m[2]) for m in found if m]
+
+
+class BufferedEventLog:
+    """Keeps events back until it is told to store them, as one chunk, beside training.
+
+    A store that fails loses none of them: they are stored with the next ones.
+
+    Args:
+        append: stores some events; raises StoreError.
+        in_background: runs a task on another thread.
+    """
+
+    def __init__(
+        self, append: Callable[[list[dict[str, Any]]], None], in_background: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self._append = append
+        self._in_background = in_background
+        self._kept: list[dict[str, Any]] = []
+        self._mutex = Lock()
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Keep an event."""
+        with self._mutex:
+            self._kept.append(event)
+
+    def flush_soon(self) -> None:
+        """Store what is kept, in the background."""
+        self._in_background(self.flush)
+
+    def flush(self) -> None:
+        """Store what is kept, now."""
+        with self._mutex:
+            events, self._kept = self._kept, []
+        try:
+            self._append(events)
+        except StoreError as e:
+            _log.warning("%d events could not be stored yet: %s", len(events), e)
+            with self._mutex:
+                self._kept = events + self._kept
