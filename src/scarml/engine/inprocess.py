@@ -183,9 +183,10 @@ class InProcess:
                 self.cluster.stalled.update(dict.fromkeys(self.cluster.stalled, 1))
             case "save_failed":
                 self._store_fails = True
-            case "save_committed" | "save_given_up":
+            case "save_committed":
+                self._awaited_save, self._store_fails = None, False
+            case "save_given_up":  # because the store failed, or because a node was lost
                 self._awaited_save = None
-                self._store_fails = record.name == "save_given_up"
             case "node_lost":
                 extra = {"simulated": True}
             case "recovery_started" if record["kind"] == "full":
