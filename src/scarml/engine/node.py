@@ -18,11 +18,12 @@ from scarml.checkpoint.block_cache import BlockCache
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.control.view import Layout, NodeId, View
-from scarml.core.block import Blocks, Ids, Table, concatenate
+from scarml.core.block import Blocks, Table, concatenate
 from scarml.core.model import Model, Shard
 from scarml.core.sequential import initial_blocks
 from scarml.errors import ProtocolError, StoreError
-from scarml.storage.background_writer import Outcome, WriteFailed
+from scarml.storage.background_writer import Outcome
+from scarml.storage.node_saves import NodeSaves
 from scarml.storage.segment import Segment, encode_segment
 from scarml.storage.segment_reader import Damage, SegmentReader
 
@@ -147,7 +148,7 @@ class BlockHolder:
         self._training = training
         self._tables = [t for t in training.layout.tables.values() if t.home == home]
         self._open_reader = open_reader
-        self._staged: Segment | None = None
+        self.saves = NodeSaves(name, self.blocks, self.caches)
 
     def obeys(self, view: int) -> bool:
         """Whether orders of this view are for this node now."""
@@ -200,7 +201,8 @@ class BlockHolder:
                 cache = BlockCache(blocks, Versions.initial(0), self._training.model.distance)
                 cache.score(blocks)
                 staged, _ = cache.stage(blocks, nothing, version, 0)
-                encode_segment(Segment(0, 0, 0, self.name, 0, False, {t.name: staged}))
+                for _ in encode_segment(Segment(0, 0, 0, self.name, 0, False, {t.name: staged})):
+                    pass
 
     def _load(self, table: Table, order: m.InstallView, reader: SegmentReader) -> _Loaded:
         ids = order.load.get(table.name, np.zeros(0, np.int64))
@@ -222,71 +224,28 @@ class BlockHolder:
             self.blocks[name] = concatenate(blocks.table, [held.take(keep), blocks])
             self.caches[name].adopt(blocks, versions)
 
-    # ---------------------------------------------------------------------------------------------------------- saves
+    # --------------------------------------------------------------------------------------------------------- orders
     def handle(self, order: m.NodeOrder | Stored) -> list[Output]:
         """The orders that every node understands: views and saves."""
         match order:
             case m.InstallView():
                 return [Reply(self.install(order))]
             case m.MeasureDistances() if self.obeys(order.view):
-                return [Reply(self._measure(order))]
+                return [Reply(self.saves.measure(order))]
             case m.SaveBlocks() if self.obeys(order.view):
-                return self._save(order)
-            case m.RetrySave() if self._staged is not None and self._staged.save_id == order.save_id:
-                return [Store(self._staged)]
+                events, segment = self.saves.stage(order)
+                return [*map(Reply, events), *([Store(segment)] if segment else [])]
+            case m.RetrySave():
+                segment = self.saves.retry(order.save_id)
+                return [Store(segment)] if segment else []
             case m.GiveUpSave():
-                self._give_up(order.save_id)
+                self.saves.give_up(order.save_id)
                 return []
             case Stored():
-                return self._stored(order)
+                event = self.saves.stored(order.save_id, order.outcome)
+                return [Reply(event)] if event else []
             case _:
                 return []
-
-    def _measure(self, order: m.MeasureDistances) -> m.DistancesMeasured:
-        measured: dict[str, tuple[Ids, NDArray[np.float64]]] = {}
-        for name, cache in self.caches.items():
-            if order.changed_only:
-                ids = cache.changed(self.blocks[name])
-                measured[name] = (ids, np.full(len(ids), np.inf))
-            else:
-                measured[name] = (cache.ids, cache.score(self.blocks[name]))
-        return m.DistancesMeasured(self.name, order.save_id, measured)
-
-    def _save(self, order: m.SaveBlocks) -> list[Output]:
-        if self._staged is not None:
-            self._give_up(self._staged.save_id)
-        staged: dict[str, Blocks] = {}
-        n_left_out = 0
-        for name, ids in order.ids.items():
-            staged[name], left_out = self.caches[name].stage(self.blocks[name], ids, order.version, order.save_id)
-            n_left_out += len(left_out)
-        v = order.version
-        staged = {name: b for name, b in staged.items() if len(b)}
-        size_bytes = sum(b.nbytes for b in staged.values())
-        reply = Reply(m.BlocksStaged(self.name, order.save_id, size_bytes, n_left_out))
-        if not staged:
-            return [reply, Reply(m.SaveCommitted(self.name, order.save_id, None, 0))]
-        self._staged = Segment(v.term, v.commit, v.iteration, self.name, order.save_id, order.unit, staged)
-        return [reply, Store(self._staged)]
-
-    def _stored(self, stored: Stored) -> list[Output]:
-        if self._staged is None or self._staged.save_id != stored.save_id:
-            return []
-        outcome = stored.outcome
-        if isinstance(outcome, WriteFailed):
-            if outcome.kind == "superseded":
-                return [Reply(m.Superseded(outcome.cause))]
-            return [Reply(m.SaveFailed(self.name, stored.save_id, outcome.cause))]
-        for cache in self.caches.values():
-            cache.mark_durable(stored.save_id)
-        name, self._staged = self._staged.name, None
-        return [Reply(m.SaveCommitted(self.name, stored.save_id, name, outcome.size_bytes))]
-
-    def _give_up(self, save_id: int) -> None:
-        for cache in self.caches.values():
-            cache.give_up(save_id)
-        if self._staged is not None and self._staged.save_id == save_id:
-            self._staged = None
 
 
 def _in_words(damage: Damage) -> str:

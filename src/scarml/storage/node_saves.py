@@ -1,0 +1,94 @@
+"""One node's part in every save: measuring, staging, and what becomes of what was staged.
+
+Servers, workers and the library save through this one class. It does no I/O: a staged segment is handed out to be
+stored by whoever runs the node, and the outcome is brought back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.block_cache import BlockCache
+from scarml.control import messages as m
+from scarml.control.view import NodeId
+from scarml.core.block import Blocks, Ids
+from scarml.storage.background_writer import Outcome, WriteFailed
+from scarml.storage.segment import Segment
+
+__all__ = ["NodeSaves"]
+
+
+class NodeSaves:
+    """The saves of one node.
+
+    Args:
+        name: of the node.
+        blocks: its current blocks by table; looked into at every call.
+        caches: the running checkpoint of each of these tables.
+    """
+
+    def __init__(self, name: NodeId, blocks: Mapping[str, Blocks], caches: Mapping[str, BlockCache]) -> None:
+        self._name = name
+        self._blocks = blocks
+        self._caches = caches
+        self._staged: Segment | None = None
+
+    def measure(self, order: m.MeasureDistances) -> m.DistancesMeasured:
+        """Step 1 of a save: the distances of all blocks, or just which have changed."""
+        measured: dict[str, tuple[Ids, NDArray[np.float64]]] = {}
+        for name, cache in self._caches.items():
+            if order.changed_only:
+                ids = cache.changed(self._blocks[name])
+                measured[name] = (ids, np.full(len(ids), np.inf))
+            else:
+                measured[name] = (cache.ids, cache.score(self._blocks[name]))
+        return m.DistancesMeasured(self._name, order.save_id, measured)
+
+    def stage(self, order: m.SaveBlocks) -> tuple[list[m.Event], Segment | None]:
+        """Step 4: copy the chosen blocks. Returns what to tell the controller, and what to store, if anything."""
+        if self._staged is not None:
+            self.give_up(self._staged.save_id)
+        staged: dict[str, Blocks] = {}
+        n_left_out = 0
+        for name, ids in order.ids.items():
+            blocks, left_out = self._caches[name].stage(self._blocks[name], ids, order.version, order.save_id)
+            n_left_out += len(left_out)
+            if len(blocks):
+                staged[name] = blocks
+        size_bytes = sum(b.nbytes for b in staged.values())
+        events: list[m.Event] = [m.BlocksStaged(self._name, order.save_id, size_bytes, n_left_out)]
+        if not staged:
+            return [*events, m.SaveCommitted(self._name, order.save_id, None, 0)], None
+        v = order.version
+        self._staged = Segment(v.term, v.commit, v.iteration, self._name, order.save_id, order.unit, staged)
+        return events, self._staged
+
+    def retry(self, save_id: int) -> Segment | None:
+        """What was staged for this save, if it is still to be stored."""
+        return self._staged if self._is_staged(save_id) else None
+
+    def stored(self, save_id: int, outcome: Outcome) -> m.Event | None:
+        """What became of a staged segment. Returns what to tell the controller."""
+        if self._staged is None or self._staged.save_id != save_id:
+            return None
+        if isinstance(outcome, WriteFailed):
+            if outcome.kind == "superseded":
+                return m.Superseded(outcome.cause)
+            return m.SaveFailed(self._name, save_id, outcome.cause)
+        for cache in self._caches.values():
+            cache.mark_durable(save_id)
+        name, self._staged = self._staged.name, None
+        return m.SaveCommitted(self._name, save_id, name, outcome.size_bytes)
+
+    def give_up(self, save_id: int) -> None:
+        """This save will never be durable here: its blocks come first in the next."""
+        for cache in self._caches.values():
+            cache.give_up(save_id)
+        if self._is_staged(save_id):
+            self._staged = None
+
+    def _is_staged(self, save_id: int) -> bool:
+        return self._staged is not None and self._staged.save_id == save_id
