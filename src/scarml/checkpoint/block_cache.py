@@ -8,12 +8,13 @@ staged values; recovery and reports by durable versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.checkpoint.encoding import element_counts, encodings_for
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Array, Blocks, Ids, concatenate
 
@@ -37,9 +38,14 @@ class BlockCache:
             cache takes a copy.
         versions: the versions of those values.
         distance: the model's norm.
+        encodings: per field how it is stored, see `encoding`. What is staged is rounded to what would be restored, so
+            that rounding counts as distance, and the policy corrects it.
     """
 
-    def __init__(self, blocks: Blocks, versions: Versions, distance: Distance) -> None:
+    def __init__(
+        self, blocks: Blocks, versions: Versions, distance: Distance, encodings: Mapping[str, str] | None = None
+    ) -> None:
+        self._lossy = {n: e for n, e in encodings_for(blocks.table, encodings or {}).items() if e.is_lossy}
         self._saved = blocks.copy()
         self._distance = distance
         self._given_up = np.zeros(len(blocks), bool)
@@ -75,15 +81,25 @@ class BlockCache:
         behind = self.durable.is_older_than(self.staged) | self._given_up
         return self.ids[behind | current.differs_from(self._saved)]
 
-    def stage(self, current: Blocks, ids: Ids, version: Version, save_id: int) -> tuple[Blocks, Ids]:
-        """Copy the blocks ``ids`` into the cache and into the staging buffer.
+    def stage(
+        self, current: Blocks, ids: Ids, version: Version, save_id: int, exact: bool = False
+    ) -> tuple[Blocks, Ids]:
+        """Copy the blocks ``ids``, rounded, into the cache and into the staging buffer.
 
-        A block that is not finite is never saved over a finite one: it is left out.
+        A block that is not finite is never saved over a finite one: it is left out. So is one that rounding takes
+        beyond what its encoding can hold.
+
+        Args:
+            current, ids: what to copy.
+            version, save_id: of the save.
+            exact: do not round: the segment is stored plain, as in the last save of a graceful stop.
 
         Returns:
             The staged blocks, valid until the next `stage`; and the ids that were left out.
         """
         staged = current.take(ids, out=self._buffer_for(current, len(ids)))
+        if not exact:
+            self._round(staged)
         nonfinite = staged.is_nonfinite()
         left_out = ids[nonfinite]
         if len(left_out):
@@ -131,6 +147,13 @@ class BlockCache:
         self._saved, self._given_up = joined, given_up
         self.durable, self.staged = merged
         self._buffer = {}
+
+    def _round(self, staged: Blocks) -> None:
+        """Round in place to what would be restored."""
+        for f in staged.table.fields:
+            if f.name in self._lossy:
+                values = staged.fields[f.name].reshape(-1)
+                values[...] = self._lossy[f.name].rounded(values, element_counts(staged.table, f, staged.ids))
 
     def _buffer_for(self, current: Blocks, n: int) -> dict[str, Array]:
         if current.table.lengths is not None:

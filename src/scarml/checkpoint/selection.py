@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
+from scarml.checkpoint.encoding import Encodings, stored_block_bytes
 from scarml.checkpoint.policy import Candidates, Full, RankBy, choose, policy_named
 from scarml.checkpoint.schedule import Schedule
 from scarml.core.block import Ids, Table
@@ -79,6 +80,7 @@ class SaveSelector:
         checkpoint: the settings.
         tables: the tables whose blocks are saved, in the order in which equal scores are settled.
         seed: of the run.
+        encodings: how the tables are stored: a budget in bytes counts stored ones.
 
     Example:
         >>> import numpy as np
@@ -89,12 +91,16 @@ class SaveSelector:
         [6, 7]
     """
 
-    def __init__(self, checkpoint: Checkpoint, tables: Sequence[Table], seed: int) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, tables: Sequence[Table], seed: int, encodings: Encodings | None = None
+    ) -> None:
         self._checkpoint = checkpoint
         self._policy = policy_named(checkpoint.policy, checkpoint.rank_by)
         self._tables = tuple(t for t in tables if not t.derived)
         self._seed = seed
-        self._size_bytes = np.concatenate([t.block_bytes for t in self._tables])
+        self._size_bytes = np.concatenate(
+            [stored_block_bytes(t, (encodings or {}).get(t.name, {})) for t in self._tables]
+        )
         cost = np.ones_like(self._size_bytes) if checkpoint.budget_in == "blocks" else self._size_bytes
         share = checkpoint.schedule.fraction * int(cost.sum())
         self._cost = cost

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.encoding import encoding_named
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Blocks, Field, Table
 from scarml.core.norm import l2_distance
@@ -243,3 +244,41 @@ def test_versions() -> None:
     a.put(ids(0), taken)
     assert a.term.tolist() == [9, 1, 1, 0]
     assert len(a) == 4
+
+
+@pytest.mark.parametrize("encodings", [{"value": "int8", "m": "bfloat16"}, {"value": "bfloat16"}])
+def test_rounding_counts_as_distance(encodings: dict[str, str]) -> None:
+    current = blocks(ADAM, start=0.123)
+    cache = BlockCache(current, Versions.initial(6), l2_distance, encodings)
+    current.value[...] += 1.001
+    staged, left_out = cache.stage(current, ids(1, 4), v(1), save_id=1)
+    assert len(left_out) == 0
+    rounded = {n: encoding_named(e).rounded(current.take(ids(1, 4)).fields[n], ids(1, 1)) for n, e in encodings.items()}
+    for name, expected in rounded.items():
+        assert staged.fields[name].tolist() == expected.tolist()
+        assert cache.saved.take(ids(1, 4)).fields[name].tolist() == expected.tolist()
+    error = np.abs(rounded["value"] - current.value[[1, 4]])
+    assert (error > 0).any()
+    assert cache.score(current)[[1, 4]] == pytest.approx(error)
+    assert cache.changed(current).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_exact_stage_leaves_nothing_changed() -> None:
+    current = blocks(DENSE, start=0.123)
+    cache = BlockCache(current, Versions.initial(6), l2_distance, {"value": "int8"})
+    cache.stage(current, ids(0, 1, 2, 3, 4, 5), v(1), save_id=1)
+    cache.mark_durable(1)
+    staged, _ = cache.stage(current, cache.changed(current), v(1), save_id=2, exact=True)
+    cache.mark_durable(2)
+    assert staged.value.tolist() == current.value[staged.ids].tolist()
+    assert cache.changed(current).tolist() == []
+
+
+def test_a_block_that_rounding_makes_infinite_is_left_out() -> None:
+    table = Table("w", 2, (Field("value", "float64"),))
+    current = blocks(table)
+    cache = BlockCache(current, Versions.initial(2), l2_distance, {"value": "float32"})
+    current.value[:] = [1e300, 2]
+    staged, left_out = cache.stage(current, ids(0, 1), v(1), save_id=1)
+    assert (staged.ids.tolist(), left_out.tolist()) == ([1], [0])
+    assert cache.saved.value.tolist() == [0, 2]

@@ -103,3 +103,16 @@ def test_a_fraction_of_a_block_adds_up() -> None:
         selector.earn()
         n_chosen.append(sum(sizes(selector.select()).values()))
     assert n_chosen == [1, 2, 1, 2, 1, 2, 1, 2]
+
+
+def test_a_budget_in_bytes_counts_stored_bytes() -> None:
+    table = Table("w", 10, (Field("value", "float32", (12,)),))
+    checkpoint = Checkpoint(fraction="1/2", interval_iters=8, budget_in="bytes")
+    for encodings, n in [({}, 5), ({"w": {"value": "int8"}}, 5)]:
+        selector = SaveSelector(checkpoint, [table], seed=0, encodings=encodings)
+        selector.earn()
+        assert len(selector.select({"w": np.arange(1.0, 11)})["w"]) == n
+    two = [table, Table("x", 10, (Field("value", "float64", (2,)),))]  # 16 B each, as the rows of w are in int8
+    selector = SaveSelector(checkpoint, two, seed=0, encodings={"w": {"value": "int8"}})
+    selector.earn()
+    assert sizes(selector.select({"w": np.arange(1.0, 11), "x": np.zeros(10)})) == {"w": 10}

@@ -1,0 +1,103 @@
+"""The loops of `encoding`: blocks of a flat array, each block by itself. They release the GIL.
+
+Block ``i`` has the elements ``values[offsets[i] : offsets[i + 1]]``. A plain reference stands in the tests.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.core.block import Array, Ids
+
+__all__ = ["from_bfloat16", "from_int8", "from_packed", "largest_of_blocks", "to_bfloat16", "to_int8", "to_packed"]
+
+
+@numba.njit(nogil=True, cache=True)
+def largest_of_blocks(values: Array, offsets: Ids, out: NDArray[np.float64]) -> None:
+    """The largest absolute value of each block; NaN for a block that holds a NaN."""
+    for i in range(len(out)):
+        largest, has_nan = 0.0, False
+        for j in range(offsets[i], offsets[i + 1]):
+            x = abs(np.float64(values[j]))
+            has_nan |= x != x
+            largest = max(largest, x)
+        out[i] = np.nan if has_nan else largest
+
+
+@numba.njit(nogil=True, cache=True)
+def to_int8(values: Array, offsets: Ids, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
+    """The nearest multiples of each block's scale; zeros where the scale is zero or not finite."""
+    for i in range(len(scales)):
+        scale = np.float64(scales[i])
+        begin, end = offsets[i], offsets[i + 1]
+        if scale > 0 and scale < np.inf:
+            for j in range(begin, end):
+                out[j] = np.int8(np.rint(np.float64(values[j]) / scale))
+        else:
+            out[begin:end] = 0
+
+
+@numba.njit(nogil=True, cache=True)
+def from_int8(stored: NDArray[np.int8], offsets: Ids, scales: NDArray[np.float32], out: Array) -> None:
+    """Each value times the scale of its block; exact for scales that `encoding` made."""
+    for i in range(len(scales)):
+        scale = np.float64(scales[i])
+        for j in range(offsets[i], offsets[i + 1]):
+            out[j] = stored[j] * scale
+
+
+@numba.njit(nogil=True, cache=True)
+def to_bfloat16(bits: NDArray[np.uint32], out: NDArray[np.uint16]) -> None:
+    """The upper halves of float32s, rounded to the nearest, ties to even. A NaN stays one."""
+    for j in range(len(bits)):
+        b = bits[j]
+        is_nan = (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+        rounded = (b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+        out[j] = np.uint16((b >> np.uint32(16)) | np.uint32(0x40)) if is_nan else np.uint16(rounded)
+
+
+@numba.njit(nogil=True, cache=True)
+def from_bfloat16(stored: NDArray[np.uint16], bits: NDArray[np.uint32]) -> None:
+    """The float32s with these upper halves."""
+    for j in range(len(stored)):
+        bits[j] = np.uint32(stored[j]) << np.uint32(16)
+
+
+@numba.njit(nogil=True, cache=True)
+def to_packed(values: NDArray[np.uint64], offsets: Ids, n_bits: int, starts: Ids, out: NDArray[np.uint8]) -> None:
+    """The lowest ``n_bits`` of each value, the first value in the lowest bits; each block starts at a byte."""
+    for i in range(len(starts)):
+        at, shift, byte = starts[i], 0, np.uint64(0)
+        for j in range(offsets[i], offsets[i + 1]):
+            rest, left = values[j], n_bits
+            while left > 0:
+                taken = min(left, 8 - shift)
+                byte |= (rest & ((np.uint64(1) << np.uint64(taken)) - np.uint64(1))) << np.uint64(shift)
+                rest >>= np.uint64(taken)
+                left -= taken
+                shift += taken
+                if shift == 8:
+                    out[at] = np.uint8(byte)
+                    at, shift, byte = at + 1, 0, np.uint64(0)
+        if shift:
+            out[at] = np.uint8(byte)
+
+
+@numba.njit(nogil=True, cache=True)
+def from_packed(stored: NDArray[np.uint8], starts: Ids, n_bits: int, offsets: Ids, out: NDArray[np.uint64]) -> None:
+    """What `to_packed` was given."""
+    for i in range(len(starts)):
+        at, shift = starts[i], 0
+        for j in range(offsets[i], offsets[i + 1]):
+            value, got = np.uint64(0), 0
+            while got < n_bits:
+                taken = min(n_bits - got, 8 - shift)
+                part = (np.uint64(stored[at]) >> np.uint64(shift)) & ((np.uint64(1) << np.uint64(taken)) - np.uint64(1))
+                value |= part << np.uint64(got)
+                got += taken
+                shift += taken
+                if shift == 8:
+                    at, shift = at + 1, 0
+            out[j] = value
