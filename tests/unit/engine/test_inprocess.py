@@ -14,6 +14,7 @@ from scarml.control.history import Record
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess, ThreadScheduler
+from scarml.engine.node import Reply
 
 WAIT_S = 20.0
 
@@ -128,8 +129,6 @@ def test_a_dead_node_says_nothing_more() -> None:
     assert "server-1" in cluster.dead
     scheduler = run._scheduler
     assert scheduler.events.get(timeout=WAIT_S) == m.NodeLost("server-1", "test")
-    from scarml.engine.node import Reply
-
     cluster._route("server-1", Reply(m.Prepared("server-1", 1, 1)))
     cluster.kill("server-1", "again")
     assert scheduler.events.empty()
