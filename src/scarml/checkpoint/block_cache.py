@@ -40,15 +40,24 @@ class BlockCache:
         distance: the model's norm.
         encodings: per field how it is stored, see `encoding`. What is staged is rounded to what would be restored, so
             that rounding counts as distance, and the policy corrects it.
+        taken_over: the blocks were another node's until it was lost. Something newer of theirs may yet reach the store,
+            so `changed` counts them until they have been staged here.
     """
 
     def __init__(
-        self, blocks: Blocks, versions: Versions, distance: Distance, encodings: Mapping[str, str] | None = None
+        self,
+        blocks: Blocks,
+        versions: Versions,
+        distance: Distance,
+        encodings: Mapping[str, str] | None = None,
+        *,
+        taken_over: bool = False,
     ) -> None:
         self._lossy = {n: e for n, e in encodings_for(blocks.table, encodings or {}).items() if e.is_lossy}
         self._saved = blocks.copy()
         self._distance = distance
         self._given_up = np.zeros(len(blocks), bool)
+        self._taken_over = np.full(len(blocks), taken_over)
         self._in_flight: _InFlight | None = None
         self._buffer: dict[str, Array] = {}
         self.durable = versions
@@ -78,7 +87,7 @@ class BlockCache:
 
     def changed(self, current: Blocks) -> Ids:
         """The blocks whose bytes differ from the durable ones: what a graceful stop still has to save."""
-        behind = self.durable.is_older_than(self.staged) | self._given_up
+        behind = self.durable.is_older_than(self.staged) | self._given_up | self._taken_over
         return self.ids[behind | current.differs_from(self._saved)]
 
     def stage(
@@ -108,6 +117,7 @@ class BlockCache:
         self._saved.put(staged)
         self.staged.set(at, version)
         self._given_up[at] = False
+        self._taken_over[at] = False
         self._in_flight = _InFlight(save_id, staged.ids, version)
         return staged, left_out
 
@@ -124,7 +134,7 @@ class BlockCache:
             self._in_flight = None
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
-        """Take over blocks that were just restored, beside those held or in their place.
+        """Take over a lost node's blocks, just restored, beside those held or in their place.
 
         Of those that are in a save in flight the store may yet get the values of before: they must be saved again.
         """
@@ -138,13 +148,13 @@ class BlockCache:
             both.put(old_at, mine.take(np.flatnonzero(keep)))
             both.put(new_at, theirs)
             merged.append(both)
-        given_up = np.zeros(len(joined), bool)
-        given_up[old_at] = self._given_up[keep]
+        given_up, taken_over = np.zeros(len(joined), bool), np.ones(len(joined), bool)
+        given_up[old_at], taken_over[old_at] = self._given_up[keep], self._taken_over[keep]
         if self._in_flight is not None:
             again = np.isin(self._in_flight.ids, blocks.ids)
             given_up[joined.positions(self._in_flight.ids[again])] = True
             self._in_flight.ids = self._in_flight.ids[~again]
-        self._saved, self._given_up = joined, given_up
+        self._saved, self._given_up, self._taken_over = joined, given_up, taken_over
         self.durable, self.staged = merged
         self._buffer = {}
 

@@ -107,6 +107,7 @@ class SaveSelector:
         self._account = BudgetAccount(share=share, largest=int(cost.max()))
         self._n_saves = 0
         self._cursor = 0
+        self._owed = np.zeros(len(cost), bool)
 
     @property
     def needs_distances(self) -> bool:
@@ -126,6 +127,14 @@ class SaveSelector:
         """A save fell due, whether or not it is made: its share of the budget may be spent."""
         self._account = self._account.earn()
 
+    def owe(self, ids: Mapping[str, Ids]) -> None:
+        """These were chosen, and their save was given up: whatever the policy, they come first in the next."""
+        start = 0
+        for t in self._tables:
+            if t.name in ids:
+                self._owed[start + ids[t.name]] = True
+            start += t.n_blocks
+
     def select(self, distances: Mapping[str, NDArray[np.float64]] | None = None) -> dict[str, Ids]:
         """Choose within the budget, and account for it.
 
@@ -139,8 +148,10 @@ class SaveSelector:
         n = len(self._size_bytes)
         joined = np.zeros(n) if distances is None else np.concatenate([distances[t.name] for t in self._tables])
         scores = self._policy.scores(Candidates(self._size_bytes, joined), self._n_saves, self._cursor, self._seed)
+        scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
         picked = choose(scores, self._size_bytes, self._checkpoint.budget_in, self._account.balance)
         self._account = self._account.spend(int(self._cost[picked].sum()))
+        self._owed[picked] = False
         self._n_saves += 1
         self._cursor += len(picked)
         chosen, start = {}, 0

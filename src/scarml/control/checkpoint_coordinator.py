@@ -69,6 +69,7 @@ class _Save:
     changed: dict[str, list[Ids]] = field(default_factory=dict)
     attempts: dict[NodeId, int] = field(default_factory=dict)
     segments: list[str] = field(default_factory=list)
+    parts: dict[NodeId, dict[str, Ids]] = field(default_factory=dict)
     n_blocks: int = 0
     size_bytes: dict[NodeId, int] = field(default_factory=dict)
     stored_bytes: int = 0
@@ -178,7 +179,7 @@ class CheckpointCoordinator:
         save.distances, save.changed = {}, {}
         save.n_blocks = sum(len(ids) for ids in chosen.values())
         parts = self._recovery.split_by_owner({name: ids for name, ids in chosen.items() if len(ids)})
-        save.staging, save.writing = set(parts), set(parts)
+        save.parts, save.staging, save.writing = parts, set(parts), set(parts)
         self.step = SaveStep.STAGING
         unit = self._selector.is_full
         view = self._recovery.view.number
@@ -223,6 +224,7 @@ class CheckpointCoordinator:
         save.whole, save.given_up = False, True
         save.writing.remove(event.node)
         save.size_bytes.pop(event.node, None)
+        self._selector.owe(save.parts[event.node])
         actions += [
             Send(event.node, GiveUpSave(save.save_id)),
             _report("save_given_up", save_id=save.save_id, cause=event.cause),

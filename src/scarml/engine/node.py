@@ -175,7 +175,7 @@ class BlockHolder:
         self.view, self.term, self.commit = order.view, order.term, order.commit
         for blocks, versions, _, _ in loaded:
             if len(blocks) or blocks.table.name not in self.blocks:
-                self._take_over(blocks, versions)
+                self._take_over(blocks, versions, is_start=order.view.number == 1)
         for t in self._tables:
             if t.derived:
                 ids = order.view.blocks_of(self.name, self._training.layout, t.name)
@@ -213,13 +213,14 @@ class BlockHolder:
             got.blocks.put(initial_blocks(self._training.model, table, ids[~got.found], self._training.seed))
         return got.blocks, got.versions, got.found, [_in_words(d) for d in got.damaged]
 
-    def _take_over(self, blocks: Blocks, versions: Versions) -> None:
+    def _take_over(self, blocks: Blocks, versions: Versions, *, is_start: bool) -> None:
         name = blocks.table.name
         held = self.blocks.get(name)
         keep = np.zeros(0, np.int64) if held is None else np.setdiff1d(held.ids, blocks.ids, assume_unique=True)
         if held is None or not len(keep):
             self.blocks[name] = blocks
-            self.caches[name] = BlockCache(blocks, versions, self._training.model.distance)
+            distance = self._training.model.distance
+            self.caches[name] = BlockCache(blocks, versions, distance, taken_over=not is_start)
         else:
             self.blocks[name] = concatenate(blocks.table, [held.take(keep), blocks])
             self.caches[name].adopt(blocks, versions)

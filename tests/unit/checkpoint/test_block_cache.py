@@ -195,7 +195,10 @@ def test_adopted_blocks_stand_beside_those_held() -> None:
     assert cache.saved.value[:, 0].tolist() == [50, 1, 52, 3]
     now = cache.saved.copy()
     assert cache.score(now).tolist() == [0, np.inf, 0, 0]
-    assert cache.changed(now).tolist() == [1]
+    assert cache.changed(now).tolist() == [0, 1, 2], "a lost node's late segment may hold something newer of theirs"
+    cache.stage(now, ids(0, 1, 2), v(9), save_id=3)
+    cache.mark_durable(3)
+    assert cache.changed(now).tolist() == []
 
 
 def test_adopted_blocks_may_take_the_place_of_those_held() -> None:
