@@ -14,7 +14,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -156,7 +156,7 @@ class Job:
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
             folder, is_new = self._open_folder(layout)
-            stack.enter_context(folder.lock())
+            stack.enter_context(folder.owned(on_lost=self._give_up))
             start = self._start(folder, is_new)
             n_examples = sum(s.n_examples for s in shards)
             result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
@@ -209,7 +209,8 @@ class Job:
         if self._resume == "never":
             return self._create(store, description), True
         if self._resume == "auto" and not RunFolder.is_run(store):
-            return self._create(store, description), True
+            with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
+                return self._create(store, description), True
         folder = RunFolder.open(store)
         for key in ("model", "data", "seed", "shards", "tables"):
             if folder.description.get(key) != description[key]:
@@ -260,6 +261,11 @@ class Job:
         executed = max((r["executed"] for r in folder.read_events() if r["event"] == "iteration_committed"), default=0)
         version = Version(unit.term, unit.commit, unit.iteration) if unit else None
         return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
+
+    def _give_up(self, cause: str) -> None:
+        """The run is no longer this process's."""
+        if self._engine is not None:
+            self._engine.cluster.scheduler.post(m.Superseded(cause))
 
     @contextmanager
     def _signals(self, engine: InProcess) -> Iterator[None]:

@@ -18,6 +18,7 @@ from scarml.errors import RunInUseError, UsageError
 from scarml.storage.faulty import FaultyStore
 from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
+from scarml.storage.run_folder import RunFolder
 from scarml.testing import tiny_problem
 
 FIVE = scar.Stop(max_iters=5)
@@ -128,6 +129,52 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         scar.Job(scar.QP(), run=tmp_path / "run", resume="auto").run()
     lock.release()
     assert scar.Job(scar.QP(), run=tmp_path / "run", resume="auto", stop=FIVE).run().iterations == 5
+
+
+@pytest.mark.parametrize("seldom", [True, False])
+def test_a_run_that_is_taken_over_ends(seldom: bool) -> None:
+    """Whether a save finds out, or a beat of the owner between saves that are far apart."""
+    model, data = tiny_problem("mlr")
+    store = MemoryStore()
+
+    def on_event(record: scar.Record) -> None:
+        if record.name == "iteration_committed" and record["iteration"] == 3:
+            RunFolder.open(store).claim_term("parent")
+            if seldom:
+                job._give_up("term 1 was superseded")
+
+    checkpoint = scar.Checkpoint(interval_iters=1000, fraction="1/2") if seldom else None
+    job = scar.Job(model, data, store=store, on_event=on_event, checkpoint=checkpoint)
+    result = job.run()
+    assert (result.outcome, result.saved) == ("superseded", False)
+    assert "term 1" in result.reason
+    again = scar.Job(model, data, store=store, resume="auto", stop=scar.Stop(max_iters=9)).run()
+    assert (again.outcome, again.saved) == ("max-iters", True)
+
+
+def test_of_two_first_starts_in_one_folder_the_slower_goes_on_with_what_the_faster_made() -> None:
+    class Racing(MemoryStore):
+        rival: scar.Job | None = None
+
+        def create(self, name: str, chunks: Any) -> None:
+            rival, self.rival = self.rival, None
+            if rival is not None:
+                assert rival.run().iterations == 5
+            super().create(name, chunks)
+
+    store = Racing()
+    store.rival = scar.Job(scar.QP(), store=store, stop=FIVE)
+    assert scar.Job(scar.QP(), store=store, resume="auto", stop=scar.Stop(max_iters=7)).run().iterations == 7
+
+
+def test_a_folder_is_not_used_for_a_second_run(tmp_path: Path) -> None:
+    scar.Job(scar.QP(), run=tmp_path / "run", stop=FIVE).run()
+    before = sorted((tmp_path / "run").rglob("*"))
+    with pytest.raises(UsageError, match="has a run in it; continue it with --resume auto"):
+        scar.Job(scar.QP(), run=tmp_path / "run", stop=FIVE).run()
+    with pytest.raises(UsageError, match="has seed 0, this command has 1"):
+        scar.Job(scar.QP(), run=tmp_path / "run", stop=FIVE, seed=1, resume="auto").run()
+    assert sorted((tmp_path / "run").rglob("*")) == before
 
 
 def test_the_event_log_is_the_history(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ class FaultyStore:
     def __init__(self, inner: Store) -> None:
         self.inner = inner
         self.gap_bytes = inner.gap_bytes
+        self.lock_reach = inner.lock_reach
         self.fired: Counter[str] = Counter()
         """How often a fault struck, by operation; ``delay`` and ``truncated`` beside."""
         self._scripted: list[_Scripted] = []

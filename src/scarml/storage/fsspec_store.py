@@ -16,7 +16,7 @@ from scarml.storage.file_port import FileLock
 from scarml.storage.object_errors import mapped
 from scarml.storage.object_port import Limits, MemoryObjects, ObjectPort
 from scarml.storage.s3_objects import S3Objects
-from scarml.storage.store import Chunk, check_name, folder_of_prefix
+from scarml.storage.store import Chunk, LockReach, check_name, folder_of_prefix
 from scarml.storage.store_url import parse_url
 
 __all__ = ["FsspecStore", "Limits"]
@@ -43,6 +43,8 @@ class FsspecStore:
         >>> FsspecStore("memory://example").get("a/b")
         b'hello'
     """
+
+    lock_reach: LockReach = "process"
 
     def __init__(
         self, url: str, storage_options: Mapping[str, Any] | None = None, limits: Limits | None = None

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, StoreError, UsageError
 from scarml.storage.file_port import Entry, FileLock, FilePort, OpenFile, OsFiles
-from scarml.storage.store import Chunk, check_name, folder_of_prefix
+from scarml.storage.store import Chunk, LockReach, check_name, folder_of_prefix
 
 __all__ = ["LocalStore"]
 
@@ -42,6 +42,7 @@ class LocalStore:
     """
 
     gap_bytes = 128 << 10
+    lock_reach: LockReach = "machine"
 
     def __init__(self, root: str, files: FilePort | None = None, token: str | None = None) -> None:
         self.root = root.rstrip("/") or "/."

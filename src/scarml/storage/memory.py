@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError
 from scarml.storage.file_port import FileLock
-from scarml.storage.store import Chunk, check_name, folder_of_prefix
+from scarml.storage.store import Chunk, LockReach, check_name, folder_of_prefix
 
 __all__ = ["MemoryStore"]
 
@@ -23,6 +23,7 @@ class MemoryStore:
     """
 
     gap_bytes = 0
+    lock_reach: LockReach = "process"
 
     def __init__(self) -> None:
         self._objects: dict[str, bytes] = {}

@@ -2,10 +2,10 @@
 
 ::
 
-    SCAR-RUN                               the marker, written last: here is a run
+    SCAR-RUN                               the marker: here is a run; and its description
     README.txt                             how to open it without SCAR
-    run.json                               the run's description: configuration, tables, seed
-    owner.lock                             who works on it now (a lock; local stores)
+    run.json                               the run's description for people: configuration, tables, seed
+    owner.json, owner.lock                 who works on it now: see `ownership`
     terms/00000001.claim, 00000001.base    who may write, and from which segments it started: see `terms`
     segments/….safetensors                 the blocks: see `segment`
     units/00000001-000000000008.json       complete full saves: see `unit`
@@ -15,10 +15,8 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,11 +27,11 @@ from scarml.errors import (
     DamagedError,
     NotFoundError,
     RunExistsError,
-    RunInUseError,
-    StoreError,
     UsageError,
 )
 from scarml.storage.event_log import EventLog
+from scarml.storage.ownership import Ownership, Timing
+from scarml.storage.readme import README_TEXT
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.segment import Segment, SegmentId, encode_segment
 from scarml.storage.segment_reader import Restored, SegmentReader
@@ -45,25 +43,7 @@ __all__ = ["RunFolder"]
 
 _log = logging.getLogger(__name__)
 
-_MARKER, _README, _DESCRIPTION, _LOCK = "SCAR-RUN", "README.txt", "run.json", "owner.lock"
-
-_README_TEXT = """\
-This folder holds a training run saved by SCAR (Python package scarml).
-
-To go on with it, give its path to the command that made it, with --resume auto.
-
-To read the parameters without SCAR: every file in segments/ is a safetensors file,
-
-    from safetensors.numpy import load_file
-    tensors = load_file("segments/<name>.safetensors")
-
-For each table W, tensors["W/ids"] says which blocks (rows) are in the file, tensors["W.value"] has their values, in the
-same order. File names start with <term>-<commit>. A block is in many files: take it from the file with the highest
-(term, commit) among those that count: the files listed in terms/<last term>.base, and the files of that term itself.
-Other files belong to timelines that were given up.
-
-run.json describes the run; events/ is its log. Nothing here should be edited.
-"""
+_MARKER, _README, _DESCRIPTION = "SCAR-RUN", "README.txt", "run.json"
 
 
 class RunFolder:
@@ -81,6 +61,7 @@ class RunFolder:
         self._description = dict(description)
         self._terms = Terms(store)
         self._events = EventLog(store)
+        self._ownership: Ownership | None = None
 
     @classmethod
     def create(cls, store: Store, description: Mapping[str, Any]) -> RunFolder:
@@ -96,14 +77,13 @@ class RunFolder:
         if cls.is_run(store):
             raise _exists(store)
         text = encode_record("run", {"description": dict(description)})
-        store.put(_README, [_README_TEXT.encode()])
-        store.put(_DESCRIPTION, [text])
+        store.put(_README, [README_TEXT.encode()])
+        marker = {"description": dict(description), "description_crc32": zlib.crc32(text)}
         try:
-            store.create(_MARKER, [encode_record("marker", {"description_crc32": zlib.crc32(text)})])
+            store.create(_MARKER, [encode_record("marker", marker)])
         except AlreadyExistsError:
             raise _exists(store) from None
-        if store.get(_DESCRIPTION) != text:  # another creator, who lost, wrote it between our writing and our winning
-            store.put(_DESCRIPTION, [text])
+        store.put(_DESCRIPTION, [text])  # not before: of two creators only the one who won may write it
         return cls(store, description)
 
     @classmethod
@@ -120,12 +100,16 @@ class RunFolder:
             raise UsageError(
                 f"there is no run in {store!r}: it has no {_MARKER}. Check the path, or start a run there"
             ) from None
-        text = store.get(_DESCRIPTION)
-        if zlib.crc32(text) != marker.get("description_crc32"):
-            raise DamagedError(
-                f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited"
-            )
-        description = decode_record("run", _DESCRIPTION, text).get("description")
+        try:
+            text = store.get(_DESCRIPTION)
+        except NotFoundError:  # its creator died before it came to it
+            description = marker.get("description")
+        else:
+            if zlib.crc32(text) != marker.get("description_crc32"):
+                raise DamagedError(
+                    f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited"
+                )
+            description = decode_record("run", _DESCRIPTION, text).get("description")
         if not isinstance(description, dict):
             raise DamagedError(f"{_DESCRIPTION} in {store!r} has no description")
         return cls(store, description)
@@ -145,19 +129,23 @@ class RunFolder:
         return dict(self._description)
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Own the run for a while, against other processes that see the same locks. A killed owner's lock vanishes.
+    def owned(self, on_lost: Callable[[str], None] = lambda _: None, timing: Timing | None = None) -> Iterator[None]:
+        """Own the run for a while: until the end of the block no other process takes it over.
+
+        A killed owner never blocks the next one; on a store without locks it is waited for, two leases long.
+
+        Args:
+            on_lost: told, once, why the run is no longer this process's; in another thread.
+            timing: of the lease.
 
         Raises:
             RunInUseError: a living process owns it.
         """
-        lock = self.store.lock(_LOCK, f"process {os.getpid()} on {platform.node()}")
-        if lock is None:
-            raise RunInUseError(f"{self.store!r} is in use by {self._owner()}; wait for its end, or stop it")
+        self._ownership = Ownership.acquire(self.store, self._terms, timing, on_lost)
         try:
             yield
         finally:
-            lock.release()
+            self._ownership.release()
 
     def claim_term(self, base: Base, after: int | None = None) -> int:
         """Claim the next term, durably: from now on no older one can report a commit.
@@ -179,11 +167,21 @@ class RunFolder:
             problem = unit_problem(self.store, base)
             if problem is not None:
                 raise DamagedError(f"the full save at iteration {base.iteration} cannot be used: {problem}")
-        return self._terms.claim(base, after)
+        if self._ownership is None:
+            return self._terms.claim(base, after)
+        self._complete_creation()
+        return self._ownership.claim(base, after)
 
     def check_term(self, term: int) -> None:
-        """Raise SupersededError if a newer term has been claimed."""
+        """See that a term may still write, and delete.
+
+        Raises:
+            SupersededError: a newer term has been claimed, or the run is no longer this process's.
+            StoreError: that cannot be known now.
+        """
         self._terms.check(term)
+        if self._ownership is not None:
+            self._ownership.check()
 
     def last_term(self) -> int | None:
         """The last term that may have acted; None in a run that never started."""
@@ -251,11 +249,12 @@ class RunFolder:
         """All events of the run, in order."""
         return self._events.read()
 
-    def _owner(self) -> str:
+    def _complete_creation(self) -> None:
+        """Write the description for people, if it is not there."""
         try:
-            return self.store.get(_LOCK).decode(errors="replace") or "another process"
-        except StoreError:
-            return "another process"
+            self.store.size(_DESCRIPTION)
+        except NotFoundError:
+            self.store.put(_DESCRIPTION, [encode_record("run", {"description": self._description})])
 
 
 def _exists(store: Store) -> RunExistsError:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 from scarml.errors import UsageError
 from scarml.storage.file_port import FileLock
 
-__all__ = ["Chunk", "Store", "check_name", "folder_of_prefix"]
+__all__ = ["Chunk", "LockReach", "Store", "check_name", "folder_of_prefix"]
+
+LockReach = Literal["machine", "process"]
 
 Chunk = bytes | memoryview
 """A piece of an object's contents. A memoryview must be contiguous."""
@@ -30,6 +32,9 @@ class Store(Protocol):
 
     gap_bytes: int
     """When reading pieces of an object: gaps up to this long are cheaper to read through than to leave out."""
+
+    lock_reach: LockReach
+    """Who is kept out by `lock`: all processes of the machine (at least), or only others in the same process."""
 
     def put(self, name: str, chunks: Iterable[Chunk]) -> None:
         """Store an object, in place of any object of that name. Durable when this returns."""
@@ -75,7 +80,7 @@ class Store(Protocol):
         ...
 
     def lock(self, name: str, note: str = "") -> FileLock | None:
-        """An advisory lock that vanishes with its process, or None if another holds it.
+        """An advisory lock that vanishes with its process, or None if another holds it. For its reach see `lock_reach`.
 
         ``note`` tells others who holds it: it becomes the contents of the object ``name``, which the lock makes.
         """

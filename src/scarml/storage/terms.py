@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, RunInUseError, StoreError, SupersededError
+from scarml.storage.owner import Owner
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.segment import SegmentId
 from scarml.storage.store import Store
@@ -68,16 +69,25 @@ class Terms:
         self._records: dict[int, TermRecord] = {}  # they never change
         self._tokens: dict[int, str] = {}  # of our own claims
 
-    def claim(self, base: Base, after: int | None = None) -> int:
-        """Claim the next term. See `scarml.storage.run_folder.RunFolder.claim_term`."""
+    def claim(
+        self, base: Base, after: int | None = None, *, seen: int | None = None, owner: Owner | None = None
+    ) -> int:
+        """Claim the next term. See `scarml.storage.run_folder.RunFolder.claim_term`.
+
+        Args:
+            base, after: see there.
+            seen: the last claim that the caller has seen, and found to be nobody's any more; no later one is overtaken.
+            owner: who claims it.
+        """
         self._base_record(0, base)  # an error that can be found before the claim must not supersede anybody
         if after is not None:
             while self._is_ours(after + 1):  # a claim of ours that got no further
                 after += 1
             self.check(after)
-        term = 1 + (after if after is not None else self._last_claim())
+            seen = after
+        term = 1 + (self.last_claim() if seen is None else seen)
         try:
-            self._create_claim(term)
+            self._create_claim(term, owner)
         except RunInUseError:
             if after is not None:
                 self.check(after)
@@ -100,6 +110,32 @@ class Terms:
             f"term {term} of this run was superseded by term {term + 1}: another process has taken the run over. "
             "What this one writes no longer counts; it must stop"
         )
+
+    def check_owner(self, term: int, owner: Owner) -> None:
+        """Raise SupersededError if a term newer than ``term`` has been claimed by anybody but ``owner``."""
+        while True:
+            try:
+                self.check(term)
+            except SupersededError:
+                if self.claimed_by(term + 1) != owner:
+                    raise
+                term += 1  # a claim of our own that got no further
+            else:
+                return
+
+    def last_claim(self) -> int:
+        """The last term that was claimed, whether it could act or not; 0 if there is none."""
+        found = (_CLAIM.fullmatch(name) for name in self._store.list("terms/"))
+        return max((int(m[1]) for m in found if m), default=0)
+
+    def claimed_by(self, term: int) -> Owner | None:
+        """Who claimed a term; None if the claim names nobody, or cannot be read as one."""
+        try:
+            claim = decode_record("claim", _claim_name(term), self._store.get(_claim_name(term)))
+        except (NotFoundError, DamagedError) as e:
+            _log.debug("the claim of term %d cannot be read: %s", term, e)
+            return None
+        return Owner.parse(claim.get("owner"))
 
     def last(self) -> int | None:
         """The last term that has a base record, and so may have acted."""
@@ -127,13 +163,10 @@ class Terms:
         """Names of the full saves that count in a term, the newest first."""
         return [*unit_names(self._store, term), *self.record(term).units]
 
-    def _last_claim(self) -> int:
-        found = (_CLAIM.fullmatch(name) for name in self._store.list("terms/"))
-        return max((int(m[1]) for m in found if m), default=0)
-
-    def _create_claim(self, term: int) -> None:
+    def _create_claim(self, term: int, owner: Owner | None) -> None:
         self._tokens[term] = token = secrets.token_hex(8)
-        claim = encode_record("claim", {"term": term, "token": token})
+        named = {"owner": owner.to_json()} if owner is not None else {}
+        claim = encode_record("claim", {"term": term, "token": token, **named})
         try:
             self._store.create(_claim_name(term), [claim])
         except AlreadyExistsError:

@@ -20,7 +20,6 @@ from scarml.errors import (
 from scarml.storage.faulty import FaultyStore
 from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
-from scarml.storage.record import encode_record
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.segment import Segment, encode_segment
 from scarml.storage.unit import FullSave, unit_name
@@ -37,7 +36,10 @@ def write(run: RunFolder, term: int, commit: int, ids=range(10), value=None, **m
 
 
 def write_unit(run: RunFolder, term: int, commit: int) -> FullSave:
-    parts = [write(run, term, commit, ids, node=f"server-{n}", unit=True).name for n, ids in enumerate([range(5), range(5, 10)])]
+    parts = [
+        write(run, term, commit, ids, node=f"server-{n}", unit=True).name
+        for n, ids in enumerate([range(5), range(5, 10)])
+    ]
     unit = FullSave(term, commit, 10 * commit, commit, tuple(parts))
     run.write_unit(unit)
     return unit
@@ -81,16 +83,34 @@ def test_a_creation_that_was_cut_short_can_be_made_again():
     assert RunFolder.open(store).description["seed"] == 3
 
 
-def test_a_description_of_a_creator_who_lost_is_put_right():
+def test_a_creator_who_lost_has_written_no_description():
     class Racing(MemoryStore):
+        rival: dict[str, int] | None = None
+
         def create(self, name, chunks):
+            rival, self.rival = self.rival, None
+            if rival is not None:
+                RunFolder.create(self, rival)
             super().create(name, chunks)
-            if name == "SCAR-RUN":
-                self.put("run.json", [encode_record("run", {"description": {"seed": 4}})])
 
     store = Racing()
-    new_run(store)
-    assert RunFolder.open(store).description["seed"] == 3
+    store.rival = {"seed": 4}
+    with pytest.raises(RunExistsError):
+        new_run(store)
+    assert RunFolder.open(store).description == {"seed": 4}
+
+
+def test_a_creator_who_died_before_the_description_has_made_a_run():
+    store = FaultyStore(MemoryStore())
+    store.fail_nth("put", 2, "the process died")
+    with pytest.raises(StoreError):
+        new_run(store)
+    run = RunFolder.open(store)
+    assert run.description["seed"] == 3
+    with run.owned():
+        run.claim_term("new")
+    store.delete("SCAR-RUN")
+    assert json.loads(store.get("run.json"))["description"]["seed"] == 3
 
 
 @pytest.mark.parametrize(
@@ -293,7 +313,7 @@ def test_a_damaged_block_of_a_full_save_is_reported():
     assert len(got.damaged) == 1
 
 
-# ----------------------------------------------------------------------------------------------------- events, the lock
+# ------------------------------------------------------------------------------------------------- events, the owner
 def test_events_are_kept_in_order_over_terms_and_restarts():
     run = new_run()
     run.append_events(1, [{"event": "a", "n": 1}, {"event": "b"}])
@@ -317,7 +337,7 @@ def test_a_damaged_line_of_the_log_is_left_out(caplog):
 def test_one_process_owns_the_run(tmp_path):
     run = new_run(LocalStore(str(tmp_path)))
     other = RunFolder.open(LocalStore(str(tmp_path)))
-    with run.lock(), pytest.raises(RunInUseError, match=r"in use by process \d+ on"), other.lock():
+    with run.owned(), pytest.raises(RunInUseError, match=r"in use by process \d+ on .*, since 2"), other.owned():
         pass
-    with other.lock():
+    with other.owned():
         pass
