@@ -57,7 +57,7 @@ class BlockCache:
         self._saved = blocks.copy()
         self._distance = distance
         self._given_up = np.zeros(len(blocks), bool)
-        self._taken_over = np.full(len(blocks), taken_over)
+        self._taken_over = np.full(len(blocks), taken_over, bool)
         self._in_flight: _InFlight | None = None
         self._buffer: dict[str, Array] = {}
         self.durable = versions
@@ -76,11 +76,18 @@ class BlockCache:
     def score(self, current: Blocks) -> NDArray[np.float64]:
         """Distance of each current block from its staged value, shape (n,).
 
-        +inf for a block whose last save was given up; NaN for a block that is not finite now.
+        +inf for a block whose last save was given up; NaN for a block that is not finite now. ``current`` may be just
+        some of the blocks held.
         """
+        saved, given_up = self._saved, self._given_up
+        if len(current) < len(saved):
+            at = saved.positions(current.ids)
+            is_run = len(at) > 0 and int(at[-1] - at[0]) == len(at) - 1
+            saved = saved.span(int(at[0]), int(at[-1]) + 1) if is_run else saved.take(current.ids)
+            given_up = given_up[at]
         with np.errstate(invalid="ignore", over="ignore"):
-            distance = self._distance(current, self._saved)
-        distance[self._given_up] = np.inf
+            distance = self._distance(current, saved)
+        distance[given_up] = np.inf
         if not np.isfinite(distance).all():
             distance[current.is_nonfinite()] = np.nan
         return distance
@@ -132,6 +139,18 @@ class BlockCache:
         if self._in_flight is not None and self._in_flight.save_id == save_id:
             self._given_up[self._saved.positions(self._in_flight.ids)] = True
             self._in_flight = None
+
+    def must_save(self, ids: Ids) -> None:
+        """The store has nothing of these blocks: they come first in the next save."""
+        self._given_up[self._saved.positions(ids)] = True
+
+    def put_back(self, blocks: Blocks, versions: Versions) -> None:
+        """Some of the blocks held have just been restored by the node that saved them, with no save in flight."""
+        at = self._saved.positions(blocks.ids)
+        self._saved.put(blocks)
+        self.durable.put(at, versions)
+        self.staged.put(at, versions)
+        self._given_up[at] = False
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
         """Take over a lost node's blocks, just restored, beside those held or in their place.

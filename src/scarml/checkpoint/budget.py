@@ -35,10 +35,10 @@ class BudgetAccount:
     largest: int
     balance: Fraction = Fraction(0)
 
-    def earn(self) -> BudgetAccount:
-        """One more save has fallen due."""
-        limit = self.share + max(self.share, self.largest)
-        return replace(self, balance=min(self.balance + self.share, limit))
+    def earn(self, n_due: int = 1) -> BudgetAccount:
+        """One more save has fallen due, or several."""
+        limit = self.share + max(self.share, Fraction(self.largest))
+        return replace(self, balance=min(self.balance + n_due * self.share, limit))
 
     def spend(self, amount: int) -> BudgetAccount:
         """So much has been written."""

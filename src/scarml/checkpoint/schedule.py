@@ -48,4 +48,13 @@ class Schedule:
 
     def is_due(self, iteration: int) -> bool:
         """Whether a save falls due at x(``iteration``)."""
-        return iteration > 0 and int(iteration / self.period_iters) > int((iteration - 1) / self.period_iters)
+        return self.n_due(iteration, iteration - 1) > 0
+
+    def n_due(self, iteration: int, after: int) -> int:
+        """How many saves fall due after x(``after``), up to x(``iteration``).
+
+        Example:
+            >>> Schedule(Fraction(1, 4), 8).n_due(9, after=3)
+            3
+        """
+        return int(iteration / self.period_iters) - int(max(after, 0) / self.period_iters)

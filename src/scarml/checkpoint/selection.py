@@ -123,9 +123,13 @@ class SaveSelector:
         """Whether a save falls due at x(``iteration``)."""
         return self._checkpoint.schedule.is_due(iteration)
 
-    def earn(self) -> None:
-        """A save fell due, whether or not it is made: its share of the budget may be spent."""
-        self._account = self._account.earn()
+    def n_due(self, iteration: int, after: int) -> int:
+        """How many saves fall due after x(``after``), up to x(``iteration``)."""
+        return self._checkpoint.schedule.n_due(iteration, after)
+
+    def earn(self, n_due: int = 1) -> None:
+        """A save fell due, or several, whether or not they are made: their share of the budget may be spent."""
+        self._account = self._account.earn(n_due)
 
     def owe(self, ids: Mapping[str, Ids]) -> None:
         """These were chosen, and their save was given up: whatever the policy, they come first in the next."""

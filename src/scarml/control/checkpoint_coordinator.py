@@ -122,11 +122,16 @@ class CheckpointCoordinator:
         return self._save.version if self._save is not None else None
 
     # -------------------------------------------------------------------------------------------------------- starting
-    def boundary(self, version: Version) -> list[Action]:
-        """x(``version.iteration``) has been committed: start a save if one is due."""
-        if not self._selector.is_due(version.iteration):
+    def boundary(self, version: Version, after: int | None = None) -> list[Action]:
+        """x(``version.iteration``) has been committed: start a save if one is due.
+
+        ``after`` is the boundary before; where there are boundaries only at some iterations, a save that fell due in
+        between is due now. By default there is one at every iteration.
+        """
+        n_due = self._selector.n_due(version.iteration, version.iteration - 1 if after is None else after)
+        if not n_due:
             return []
-        self._selector.earn()
+        self._selector.earn(n_due)
         if self.step is not SaveStep.IDLE:
             return [_report("save_skipped", iteration=version.iteration, step=self.step.value)]
         return self._begin(version, final=False)

@@ -215,6 +215,16 @@ class Blocks:
                 fields[f.name] = np.take(self.fields[f.name], at, axis=0, out=memory, mode="clip")
         return Blocks(self.table, ids, fields)
 
+    def span(self, first: int, end: int) -> Blocks:
+        """The blocks at positions ``first`` up to ``end``, as views of these: nothing is copied."""
+        part, elements = slice(first, end), slice(0, 0)
+        if self.table.offsets is not None:
+            is_whole = len(self.ids) == self.table.n_blocks
+            offsets = self.table.offsets if is_whole else np.append(0, np.cumsum(self.lengths))
+            elements = slice(int(offsets[first]), int(offsets[end]))
+        fields = {f.name: self.fields[f.name][elements if f.ragged else part] for f in self.table.fields}
+        return Blocks(self.table, self.ids[part], fields)
+
     def put(self, other: Blocks) -> None:
         """Overwrite the blocks ``other.ids`` of this container, in place, with ``other``'s values."""
         at = self.positions(other.ids)

@@ -86,7 +86,7 @@ class BackgroundWriter:
 
     def __init__(self, run: RunFolder, max_waiting: int = 2) -> None:
         self._run = run
-        self._jobs: queue.Queue[tuple[SaveJob, Callable[[Outcome], None]] | None] = queue.Queue()
+        self._tasks: queue.Queue[Callable[[], None] | None] = queue.Queue()
         self._slots = threading.Semaphore(max_waiting + 1)
         self._mutex = threading.Lock()
         self._is_closed = False
@@ -104,14 +104,20 @@ class BackgroundWriter:
                 raise ProtocolError(f"{job.segment.name} was submitted to a writer that is closed")
             if not self._slots.acquire(blocking=False):
                 raise ProtocolError(f"{job.segment.name} was submitted while earlier saves still wait to be stored")
-            self._jobs.put((job, on_done))
+            self._tasks.put(lambda: self._store(job, on_done))
+
+    def call(self, task: Callable[[], None]) -> None:
+        """Do something else on the store, such as keeping events, after what waits; not if the writer is closed."""
+        with self._mutex:
+            if not self._is_closed:
+                self._tasks.put(task)
 
     def close(self, timeout_s: float | None = None) -> bool:
         """Store what waits, then end; whether that was done within the time. Closing twice does nothing more."""
         with self._mutex:
             if not self._is_closed:
                 self._is_closed = True
-                self._jobs.put(None)
+                self._tasks.put(None)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -122,11 +128,17 @@ class BackgroundWriter:
         self.close()
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, on_done = item
-            outcome = write_job(self._run, job)
-            self._slots.release()
+        while (task := self._tasks.get()) is not None:
             try:
-                on_done(outcome)
+                task()
             except Exception:  # noqa: BLE001 - it is the caller's, and must not end the thread
-                _log.exception("the outcome of save %s could not be delivered", job.segment.save_id)
+                _log.exception("a task of the writer failed for a reason that should not be")
+            del task  # a staged segment is not kept until the next one comes
+
+    def _store(self, job: SaveJob, on_done: Callable[[Outcome], None]) -> None:
+        outcome = write_job(self._run, job)
+        self._slots.release()
+        try:
+            on_done(outcome)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("the outcome of save %s could not be delivered", job.segment.save_id)

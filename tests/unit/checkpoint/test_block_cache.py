@@ -285,3 +285,41 @@ def test_a_block_that_rounding_makes_infinite_is_left_out() -> None:
     staged, left_out = cache.stage(current, ids(0, 1), v(1), save_id=1)
     assert (staged.ids.tolist(), left_out.tolist()) == ([1], [0])
     assert cache.saved.value.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("table", [DENSE, RAGGED], ids=lambda t: t.name)
+@pytest.mark.parametrize("some", [[], [3], [1, 2, 3], [0, 5], [0, 1, 2, 3, 4, 5]])
+def test_some_blocks_are_scored_as_they_are_among_all(table: Table, some: list[int]) -> None:
+    current = blocks(table)
+    cache = cache_of(current)
+    current.value[...] += np.arange(current.value.size, dtype=current.value.dtype).reshape(current.value.shape)
+    cache.must_save(ids(1, 5))
+    at = np.array(some, np.int64)
+    assert cache.score(current.take(at)).tolist() == cache.score(current)[at].tolist()
+
+
+def test_what_the_store_has_not_must_be_saved() -> None:
+    current = blocks()
+    cache = cache_of(current)
+    cache.must_save(ids(1, 4))
+    assert cache.changed(current).tolist() == [1, 4]
+    assert np.isinf(cache.score(current)[[1, 4]]).all()
+    cache.stage(current, ids(1, 4), v(1), save_id=1)
+    cache.mark_durable(1)
+    assert cache.changed(current).tolist() == []
+
+
+def test_blocks_that_are_put_back_are_what_the_store_has() -> None:
+    current = blocks()
+    cache = cache_of(current)
+    current.value[2] = 100
+    cache.stage(current, ids(2), v(3), save_id=1)
+    cache.give_up(1)
+    old = blocks(start=50).take(ids(2, 3))
+    versions = Versions.initial(2)
+    versions.set(ids(0, 1), v(1))
+    cache.put_back(old, versions)
+    current.put(old)
+    assert cache.changed(current).tolist() == []
+    assert cache.score(current).tolist() == [0] * 6
+    assert cache.durable.commit.tolist() == cache.staged.commit.tolist() == [0, 0, 1, 1, 0, 0]

@@ -53,3 +53,8 @@ def test_the_whole_state_is_written_every_interval(p: int, q: int, interval: int
 def test_schedules_that_make_no_sense_are_refused(fraction: Fraction, interval: int, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         Schedule(fraction, interval)
+
+
+def test_saves_fall_due_between_boundaries_that_are_far_apart() -> None:
+    schedule = Schedule(Fraction(1, 4), 12)  # every 3 iterations
+    assert [schedule.n_due(k, after) for after, k in [(0, 2), (2, 4), (4, 10), (10, 10), (10, 12)]] == [0, 1, 2, 0, 1]

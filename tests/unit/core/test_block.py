@@ -109,6 +109,17 @@ def test_take_into_memory_that_is_given(table: Table, ids: np.ndarray) -> None:
 
 
 @tables
+@pytest.mark.parametrize("among", [range(6), [0, 1, 3, 4, 5]])
+@pytest.mark.parametrize(("first", "end"), [(0, 0), (0, 2), (1, 4), (4, 5), (3, 3)])
+def test_a_span_is_a_view_of_just_these_blocks(table: Table, among: Any, first: int, end: int) -> None:
+    blocks = numbered(table).take(np.array(among, np.int64))
+    span = blocks.span(first, end)
+    assert not span.differs_from(blocks.take(blocks.ids[first:end])).any()
+    assert span.ids.tolist() == blocks.ids[first:end].tolist()
+    assert all(span.fields[f].base is not None for f in span.fields)
+
+
+@tables
 @given(ids=id_sets, among=id_sets)
 def test_put_changes_just_these_blocks(table: Table, ids: np.ndarray, among: np.ndarray) -> None:
     among = np.union1d(among, ids)

@@ -103,3 +103,23 @@ def test_a_callback_that_fails_does_not_end_the_thread(run, caplog):
         writer.submit(job(2), outcomes.append)
     assert len(outcomes) == 1
     assert "the caller's bug" in caplog.text
+
+
+def test_other_tasks_come_after_the_segments_that_wait(run, store):
+    done = queue.Queue()
+    with BackgroundWriter(run) as writer:
+        writer.submit(job(), on_done=done.put)
+        writer.call(lambda: done.put(store.list("segments/")))
+    assert isinstance(done.get(), Written)
+    assert done.get() == [job().segment.name]
+    writer.call(lambda: done.put("never"))
+    assert done.empty()
+
+
+def test_a_task_that_fails_does_not_end_the_writer(run, caplog):
+    done = queue.Queue()
+    with BackgroundWriter(run) as writer:
+        writer.call(lambda: 1 / 0)
+        writer.submit(job(), on_done=done.put)
+    assert isinstance(done.get(), Written)
+    assert "ZeroDivisionError" in caplog.text
