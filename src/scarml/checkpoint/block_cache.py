@@ -95,7 +95,8 @@ class BlockCache:
     def changed(self, current: Blocks) -> Ids:
         """The blocks whose bytes differ from the durable ones: what a graceful stop still has to save."""
         behind = self.durable.is_older_than(self.staged) | self._given_up | self._taken_over
-        return self.ids[behind | current.differs_from(self._saved)]
+        changed: Ids = self.ids[behind | current.differs_from(self._saved)]
+        return changed
 
     def stage(
         self, current: Blocks, ids: Ids, version: Version, save_id: int, exact: bool = False

@@ -72,6 +72,8 @@ class Encoding(ABC):
     name: str
     is_lossy = True
     has_scales = False
+    keeps_elements = True
+    """Whether an element of the field is an element of what is stored; else bytes are."""
 
     @abstractmethod
     def problem_with(self, field: Field) -> str | None:
@@ -177,26 +179,28 @@ class _Int8(Encoding):
     def encode(self, values: Array, counts: Ids) -> Encoded:
         """A block that is not finite gets the scale NaN, and is restored as NaNs."""
         offsets = _offsets(counts)
-        largest = np.empty(len(counts))
-        largest_of_blocks(values, offsets, largest)
+        bits = values.view(f"u{values.itemsize}")
+        largest = np.zeros(len(counts), bits.dtype)
+        largest_of_blocks(bits, offsets, bits.dtype.type(np.iinfo(f"i{values.itemsize}").max), largest)
         with np.errstate(over="ignore"):
-            scales = (largest / 127).astype(np.float32)
+            scales = (largest.view(values.dtype).astype(np.float64) / 127).astype(np.float32)
         scales = (scales.view(np.uint32) & _SIGNIFICANT).view(np.float32)
         scales[scales < _SMALLEST_NORMAL] = 0  # subnormal ones would not be exact
         scales[~np.isfinite(scales)] = np.nan
         stored = np.empty(len(values), np.int8)
-        to_int8(values, offsets, scales, stored)
+        to_int8(values, offsets, scales.astype(values.dtype), stored)
         return Encoded(stored, scales)
 
     def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
         assert encoded.scales is not None
         out = np.empty(len(encoded.values), dtype)
-        from_int8(encoded.values, _offsets(counts), encoded.scales, out)
+        from_int8(encoded.values, _offsets(counts), encoded.scales.astype(dtype), out)
         return out
 
 
 class _Packed(Encoding):
     is_lossy = False
+    keeps_elements = False
 
     def __init__(self, n_bits: int) -> None:
         self.name = f"packed-{n_bits}"

@@ -5,6 +5,8 @@ Block ``i`` has the elements ``values[offsets[i] : offsets[i + 1]]``. A plain re
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -15,35 +17,37 @@ __all__ = ["from_bfloat16", "from_int8", "from_packed", "largest_of_blocks", "to
 
 
 @numba.njit(nogil=True, cache=True)
-def largest_of_blocks(values: Array, offsets: Ids, out: NDArray[np.float64]) -> None:
-    """The largest absolute value of each block; NaN for a block that holds a NaN."""
+def largest_of_blocks(bits: Array, offsets: Ids, without_sign: Any, out: Array) -> None:
+    """The largest of each block's ``bits & without_sign``: of floats, the bits of the largest absolute value.
+
+    So seen, NaNs are larger than infinities, and those larger than all else. Integers, because the compiler makes
+    vector instructions of their maximum, and not of that of floats.
+    """
     for i in range(len(out)):
-        largest, has_nan = 0.0, False
+        largest = without_sign ^ without_sign  # zero, of that dtype
         for j in range(offsets[i], offsets[i + 1]):
-            x = abs(np.float64(values[j]))
-            has_nan |= x != x
-            largest = max(largest, x)
-        out[i] = np.nan if has_nan else largest
+            largest = max(largest, bits[j] & without_sign)
+        out[i] = largest
 
 
 @numba.njit(nogil=True, cache=True)
-def to_int8(values: Array, offsets: Ids, scales: NDArray[np.float32], out: NDArray[np.int8]) -> None:
-    """The nearest multiples of each block's scale; zeros where the scale is zero or not finite."""
+def to_int8(values: Array, offsets: Ids, scales: Array, out: NDArray[np.int8]) -> None:
+    """The nearest multiples of each block's scale, which has the dtype of the values; zeros where it is 0 or a NaN."""
     for i in range(len(scales)):
-        scale = np.float64(scales[i])
+        scale = scales[i]
         begin, end = offsets[i], offsets[i + 1]
-        if scale > 0 and scale < np.inf:
+        if scale > 0:
             for j in range(begin, end):
-                out[j] = np.int8(np.rint(np.float64(values[j]) / scale))
+                out[j] = np.int8(np.rint(values[j] / scale))
         else:
             out[begin:end] = 0
 
 
 @numba.njit(nogil=True, cache=True)
-def from_int8(stored: NDArray[np.int8], offsets: Ids, scales: NDArray[np.float32], out: Array) -> None:
-    """Each value times the scale of its block; exact for scales that `encoding` made."""
+def from_int8(stored: NDArray[np.int8], offsets: Ids, scales: Array, out: Array) -> None:
+    """Each value times the scale of its block, which has the dtype of ``out``; exact for scales from `encoding`."""
     for i in range(len(scales)):
-        scale = np.float64(scales[i])
+        scale = scales[i]
         for j in range(offsets[i], offsets[i + 1]):
             out[j] = stored[j] * scale
 

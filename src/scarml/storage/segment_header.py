@@ -1,46 +1,77 @@
-"""Reading a segment's header. Nothing in a file is believed: sizes, dtypes, names, offsets are checked before use."""
+"""A segment's header: what it says of the file. Nothing in it is believed: see `segment_checks`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from scarml.checkpoint.version_index import Version
 from scarml.core.block import Field
 from scarml.errors import DamagedError
-from scarml.storage.segment import (
-    DTYPE_NAMES,
+from scarml.storage.segment import SegmentId
+from scarml.storage.segment_checks import (
+    Tensor,
+    check_extra,
+    check_form,
+    check_tensors,
+    expect,
+    fail,
+    load_json,
+    number,
+    numbers,
+    take,
+    take_column,
+)
+from scarml.storage.segment_layout import (
     FORMAT,
     FORMAT_VERSION,
     MAX_HEADER_BYTES,
-    SegmentId,
+    VERSION_TENSORS,
+    Column,
+    TableForm,
     header_checksum,
 )
 from scarml.storage.store import Store
 
-__all__ = ["SegmentHeader", "StoredField", "StoredTable", "Tensor", "parse_header", "read_header"]
+__all__ = [
+    "SaveKey",
+    "SegmentHeader",
+    "StoredColumn",
+    "StoredExtraForm",
+    "StoredField",
+    "StoredTable",
+    "Tensor",
+    "parse_header",
+    "read_header",
+]
 
 _FIRST_READ_BYTES = 16 << 10
-_DTYPES = {stored: name for name, stored in DTYPE_NAMES.items()}
-_MAX_DIMENSIONS = 16
-_MAX_NUMBER = 1 << 62
+_INDEX_DTYPES = ("uint32", "uint64")
+_VERSION_DTYPES = ("uint8", "uint16", "uint32", "uint64")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SaveKey:
+    """What decides which copy of a block is the newest: (term, commit, save). The iteration is a label."""
+
+    term: int
+    commit: int
+    save: int
+    iteration: int
+
+    @property
+    def version(self) -> Version:
+        """The version, as it is shown."""
+        return Version(self.term, self.commit, self.iteration)
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
-    """Where a tensor lies in the file: it is all inside, and its size fits its dtype and shape."""
+class StoredColumn:
+    """A column, and where it lies in the file."""
 
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-    size_bytes: int
-
-
-_NO_TENSOR = Tensor("", (), 0, 0)
+    column: Column
+    tensor: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +79,55 @@ class StoredField:
     """A field as it is stored."""
 
     field: Field
+    encoding: str
     tensor: Tensor
+    scales: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """The blocks of one table in a segment: n of the table's ``n_blocks``."""
+    """The blocks of one table in a segment: n of the table's ``n_blocks``.
 
-    name: str
+    ``versions`` are there in compacted segments: terms, commits, iterations and saves.
+    """
+
+    form: TableForm
     n: int
-    n_blocks: int
     index_crc32: int
     ids: Tensor
     lengths: Tensor | None
+    versions: tuple[Tensor, ...]
     checksums: Tensor
-    fields: tuple[StoredField, ...]
+    columns: tuple[StoredColumn, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        return self.form.name
+
+    @property
+    def n_blocks(self) -> int:
+        """Of the whole table."""
+        return self.form.n_blocks
+
+    @property
+    def fields(self) -> tuple[StoredField, ...]:
+        """Its fields, with their tensors."""
+        found = {(c.column.field.name, c.column.is_scale): c.tensor for c in self.columns}
+        return tuple(
+            StoredField(f.field, f.encoding, found[f.field.name, False], found.get((f.field.name, True)))
+            for f in self.form.fields
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredExtraForm:
+    """Extra state in a segment: its values, and where its arrays lie; and the version it was saved under."""
+
+    values: Mapping[str, Any]
+    arrays: Mapping[str, Tensor]
+    crc32: int
+    key: SaveKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +142,9 @@ class SegmentHeader:
     node: str
     save_id: int
     unit: bool
+    newest: SaveKey
     tables: Mapping[str, StoredTable]
+    extra: StoredExtraForm | None
 
     @property
     def id(self) -> SegmentId:
@@ -86,8 +153,8 @@ class SegmentHeader:
 
     @property
     def version(self) -> Version:
-        """The version of all its blocks."""
-        return Version(self.term, self.commit, self.iteration)
+        """The newest version of its blocks; of all its blocks, if it is not compacted."""
+        return self.newest.version
 
 
 def read_header(store: Store, name: str) -> SegmentHeader:
@@ -114,143 +181,70 @@ def parse_header(name: str, header: bytes, size_bytes: int) -> SegmentHeader:
     """Check a segment's header (without the length before it), given the name and the size of the file."""
     expected, found = header_checksum(header)
     if expected != found:
-        _fail(name, f"the header's checksum is {expected.decode()}; expected {found.decode(errors='replace')}")
-    entries = _load_json(name, "the header", header)
-    _expect(isinstance(entries, dict), name, "the header is not a JSON object")
+        fail(name, f"the header's checksum is {expected.decode()}; expected {found.decode(errors='replace')}")
+    entries = load_json(name, "the header", header)
+    expect(isinstance(entries, dict), name, "the header is not a JSON object")
     metadata = entries.pop("__metadata__", None)
-    _expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, f"it is not marked as a {FORMAT}")
+    expect(isinstance(metadata, dict) and metadata.get("format") == FORMAT, name, f"it is not marked as a {FORMAT}")
     version = metadata.get("format_version")
     if version != str(FORMAT_VERSION):
-        _fail(name, f"it has format version {version!r}, this SCAR reads version {FORMAT_VERSION}: use a newer SCAR")
-    tensors = _check_tensors(name, entries, first=8 + len(header), end=size_bytes)
-    about = _load_json(name, "the description of the segment", metadata.get("segment"))
-    tables = _load_json(name, "the description of the tables", metadata.get("tables"))
-    _expect(isinstance(about, dict) and isinstance(tables, list), name, "its descriptions have the wrong form")
-    stored = [_check_table(name, t, tensors) for t in tables]
-    _expect(not tensors, name, f"tensors {sorted(tensors)[:3]} belong to no table")
+        fail(name, f"it has format version {version!r}, this SCAR reads version {FORMAT_VERSION}: use a newer SCAR")
+    tensors = check_tensors(name, entries, first=8 + len(header), end=size_bytes)
+    about = load_json(name, "the description of the segment", metadata.get("segment"))
+    tables = load_json(name, "the description of the tables", metadata.get("tables"))
+    expect(isinstance(about, dict) and isinstance(tables, list), name, "its descriptions have the wrong form")
+    own = {k: number(name, about, k) for k in ("term", "commit", "iteration", "save_id")}
+    is_compacted = "newest" in about
+    key = SaveKey(own["term"], own["commit"], own["save_id"], own["iteration"])
+    newest = _key(name, about["newest"], own["term"]) if is_compacted else key
+    stored = [_check_table(name, t, tensors, is_compacted) for t in tables]
+    expect(len({t.name for t in stored}) == len(stored), name, "a table is described twice")
+    extra = _check_extra(name, metadata["extra"], tensors, key, is_compacted) if "extra" in metadata else None
+    expect(not tensors, name, f"tensors {sorted(tensors)[:3]} belong to no table")
     result = SegmentHeader(
         name=name,
         size_bytes=size_bytes,
-        **{k: _number(name, about, k) for k in ("term", "commit", "iteration", "save_id")},
+        **own,
         node=str(about.get("node")),
         unit=about.get("unit") is True,
+        newest=newest,
         tables={t.name: t for t in stored},
+        extra=extra,
     )
-    _expect(result.id.name == name, name, f"its header says that it is {result.id.name}")
+    expect(result.id.name == name, name, f"its header says that it is {result.id.name}")
+    expect(result.id.is_compacted == is_compacted, name, "it is compacted and not called so, or the other way round")
     return result
 
 
-def _check_tensors(name: str, entries: Mapping[str, Any], first: int, end: int) -> dict[str, Tensor]:
-    """All tensors by name; together they fill the bytes from ``first`` to ``end`` without a gap."""
-    tensors = {key: _check_tensor(name, key, entry, first) for key, entry in entries.items()}
-    at = first
-    for tensor in sorted(tensors.values(), key=lambda t: (t.start, t.size_bytes)):
-        _expect(tensor.start == at, name, f"there is a gap or an overlap at byte {at}")
-        at += tensor.size_bytes
-    _expect(at == end, name, f"its tensors end at byte {at}; expected {end}, the size of the file")
-    return tensors
-
-
-def _check_tensor(name: str, key: str, entry: Any, first: int) -> Tensor:
-    _expect(isinstance(entry, dict), name, f"the entry of tensor {key!r} is not an object")
-    dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
-    is_described = isinstance(dtype, str) and dtype in _DTYPES and _are_numbers(shape) and _are_numbers(offsets)
-    _expect(is_described, name, f"tensor {key!r} has an unknown dtype or a shape or offsets that are no numbers")
-    _expect(len(offsets) == 2 and len(shape) <= _MAX_DIMENSIONS, name, f"tensor {key!r} has a wrong number of offsets")
-    size = np.dtype(_DTYPES[dtype]).itemsize
-    for n in shape:
-        size *= n
-    begin, end = offsets
-    _expect(end - begin == size, name, f"tensor {key!r} has {end - begin} bytes; expected {size} for its shape")
-    return Tensor(_DTYPES[dtype], tuple(shape), first + begin, size)
-
-
-def _check_table(name: str, entry: Any, tensors: dict[str, Tensor]) -> StoredTable:
+def _check_table(name: str, entry: Any, tensors: dict[str, Tensor], is_compacted: bool) -> StoredTable:
     """One table's description against the tensors, which it takes out of ``tensors``."""
-    _expect(isinstance(entry, dict), name, "the description of a table is not an object")
-    table = entry.get("name")
-    _expect(isinstance(table, str) and table.isidentifier(), name, "a table has no name")
-    _expect(isinstance(entry.get("fields"), list), name, f"table {table!r} has no fields")
-    fields = [_check_field(name, table, f) for f in entry["fields"]]
-    names = [f.name for f in fields]
-    _expect("value" in names and len(set(names)) == len(names), name, f"table {table!r} has fields {names}")
-    ids = _take(name, tensors, f"{table}/ids", ("uint32", "uint64"))
+    form = check_form(name, entry)
+    ids = take(name, tensors, f"{form.name}/ids", _INDEX_DTYPES)
     n = ids.shape[0]
-    is_ragged = any(f.ragged for f in fields)
-    lengths = _take(name, tensors, f"{table}/lengths", ("uint32", "uint64"), n) if is_ragged else None
+    versions = VERSION_TENSORS if is_compacted else ()
     return StoredTable(
-        name=table,
+        form=form,
         n=n,
-        n_blocks=_number(name, entry, "n_blocks"),
-        index_crc32=_number(name, entry, "index_crc32"),
+        index_crc32=number(name, entry, "index_crc32"),
         ids=ids,
-        lengths=lengths,
-        checksums=_take(name, tensors, f"{table}/crc32", ("uint32",), n),
-        fields=tuple(StoredField(f, _take_field(name, tensors, table, f, n)) for f in fields),
+        lengths=take(name, tensors, f"{form.name}/lengths", _INDEX_DTYPES, n) if form.is_ragged else None,
+        versions=tuple(take(name, tensors, f"{form.name}/{v}", _VERSION_DTYPES, n) for v in versions),
+        checksums=take(name, tensors, f"{form.name}/crc32", ("uint32",), n),
+        columns=tuple(StoredColumn(c, take_column(name, tensors, form, c, n)) for c in form.columns),
     )
 
 
-def _check_field(name: str, table: str, entry: Any) -> Field:
-    _expect(isinstance(entry, dict), name, f"the description of a field of table {table!r} is not an object")
-    key, dtype, shape, ragged = (entry.get(k) for k in ("name", "dtype", "shape", "ragged"))
-    is_described = isinstance(key, str) and key.isidentifier() and isinstance(dtype, str) and dtype in DTYPE_NAMES
-    _expect(is_described and _are_numbers(shape), name, f"field {key!r} of table {table!r} is not described")
-    _expect(isinstance(ragged, bool) and not (ragged and shape), name, f"field {key!r} is ragged and has a shape")
-    if entry.get("encoding") != "plain" or entry.get("scales") is not None:
-        _fail(name, f"field {key!r} has encoding {entry.get('encoding')!r}, which this SCAR cannot read")
-    return Field(key, dtype, tuple(shape), ragged)
+def _check_extra(name: str, text: Any, tensors: dict[str, Tensor], key: SaveKey, is_compacted: bool) -> StoredExtraForm:
+    entry = load_json(name, "the extra state", text)
+    values, arrays = check_extra(name, entry, tensors)
+    expect(("version" in entry) == is_compacted, name, "the extra state has a version where none is expected, or none")
+    return StoredExtraForm(
+        values, arrays, number(name, entry, "crc32"), _key(name, entry["version"], key.term) if is_compacted else key
+    )
 
 
-def _take(name: str, tensors: dict[str, Tensor], key: str, dtypes: Sequence[str], n: int | None = None) -> Tensor:
-    tensor = tensors.pop(key, _NO_TENSOR)
-    fits = tensor.dtype in dtypes and len(tensor.shape) == 1 and n in (None, tensor.shape[0])
-    _expect(fits, name, f"tensor {key!r} is missing, or has not one {dtypes[0]} a block")
-    return tensor
-
-
-def _take_field(name: str, tensors: dict[str, Tensor], table: str, f: Field, n: int) -> Tensor:
-    tensor = tensors.pop(f"{table}.{f.name}", _NO_TENSOR)
-    _expect(tensor.dtype == f.dtype, name, f"field {f.name!r} of table {table!r} is missing, or is not {f.dtype}")
-    fits = len(tensor.shape) == 1 if f.ragged else tensor.shape == (n, *f.shape)
-    _expect(fits, name, f"field {f.name!r} of table {table!r} has shape {tensor.shape} for {n} blocks")
-    return tensor
-
-
-def _load_json(name: str, what: str, text: Any) -> Any:
-    if not isinstance(text, str | bytes):
-        _fail(name, f"{what} is missing")
-    try:
-        return json.loads(text, object_pairs_hook=_distinct)
-    except (ValueError, RecursionError) as e:  # among the ValueErrors: bad JSON, bad UTF-8, a number of too many digits
-        raise DamagedError(f"{name} is damaged: {what} is no JSON that can be read ({str(e)[:80]})") from None
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key is there twice")
-    return result
-
-
-def _number(name: str, entry: Mapping[str, Any], key: str) -> int:
-    value = entry.get(key)
-    if not _is_number(value):
-        _fail(name, f"{key} is {str(value)[:40]!r}; expected a number that is not negative")
-    return int(value or 0)
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) is int and 0 <= value < _MAX_NUMBER
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(_is_number(v) for v in values)
-
-
-def _expect(condition: bool, name: str, problem: str) -> None:
-    if not condition:
-        _fail(name, problem)
-
-
-def _fail(name: str, problem: str) -> NoReturn:
-    raise DamagedError(f"{name} is damaged: {problem}. An older copy of its blocks is used where there is one")
+def _key(name: str, entry: Any, own_term: int) -> SaveKey:
+    """A version in a compacted segment: ``[term, commit, iteration, save]``, of no later term than the segment's."""
+    term, commit, iteration, save = numbers(name, entry, 4)
+    expect(term <= own_term, name, f"it holds a version of term {term}, and is of term {own_term}")
+    return SaveKey(term, commit, save, iteration)

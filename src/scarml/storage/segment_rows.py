@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.checkpoint.encoding import Encoded, element_counts, encoding_named
+from scarml.checkpoint.version_index import Versions
 from scarml.core.block import Array, Blocks, Ids, Table
+from scarml.core.runs import copy_runs
 from scarml.errors import DamagedError, ModelError, NotFoundError
 from scarml.storage.checksum import (
     begin_checksums,
@@ -17,11 +19,22 @@ from scarml.storage.checksum import (
     extend_checksums_and_copy,
     finish_checksums,
 )
-from scarml.storage.segment import bytes_of, row_extents
-from scarml.storage.segment_header import SegmentHeader, StoredTable, Tensor, read_header
+from scarml.storage.segment_extra import StoredExtra
+from scarml.storage.segment_header import SegmentHeader, StoredColumn, StoredTable, Tensor, read_header
+from scarml.storage.segment_layout import FieldForm, bytes_of, checksum_of
 from scarml.storage.store import Store
 
-__all__ = ["RowIndex", "Rows", "read_blocks", "read_index", "read_rows"]
+__all__ = [
+    "Piece",
+    "RowIndex",
+    "Rows",
+    "read_blocks",
+    "read_extra",
+    "read_index",
+    "read_pieces",
+    "read_rows",
+    "read_stored_index",
+]
 
 _PIECE_BYTES = 512 << 10
 """What is read at once: it stays in the processor's cache between reading, checking and copying."""
@@ -35,11 +48,14 @@ class RowIndex:
         ids: strictly increasing, shape (n,).
         checksums: expected, shape (n,).
         lengths: ragged elements of each block, shape (n,), if the table has ragged fields.
+        versions, saves: of each block, shape (n,), if the segment is compacted.
     """
 
     ids: Ids
     checksums: NDArray[np.uint32]
-    lengths: Ids | None
+    lengths: Ids | None = None
+    versions: Versions | None = None
+    saves: Ids | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,27 +95,57 @@ def read_index(store: Store, header: SegmentHeader, table: Table) -> RowIndex:
     """Which blocks of ``table`` a segment has; none if it has not even the table. Raises as `read_blocks`."""
     stored = header.tables.get(table.name)
     if stored is None:
-        return RowIndex(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0, np.int64))
-    _check_same_form(header, stored, table)
-    raw_ids = _read_tensor(store, header, stored.ids)
-    raw_lengths = _read_tensor(store, header, stored.lengths) if stored.lengths is not None else None
-    crc = zlib.crc32(bytes_of(raw_ids).data)
-    if raw_lengths is not None:
-        crc = zlib.crc32(bytes_of(raw_lengths).data, crc)
-    ids = raw_ids.astype(np.int64)
-    is_ordered = not len(ids) or (ids[0] >= 0 and ids[-1] < table.n_blocks and bool((ids[1:] > ids[:-1]).all()))
-    if crc != stored.index_crc32 or not is_ordered:
-        raise DamagedError(
-            f"{header.name} is damaged: the block ids of table {table.name!r} have checksum {crc:08x}; expected "
-            f"{stored.index_crc32:08x} and ids that grow. Older copies of its blocks are used where there are any"
-        )
-    lengths = None if raw_lengths is None else raw_lengths.astype(np.int64)
-    if lengths is not None and (lengths != table.block_lengths[ids]).any():
+        return RowIndex(np.zeros(0, np.int64), np.zeros(0, np.uint32))
+    check_same_form(header, stored, table)
+    index = read_stored_index(store, header, stored)
+    if index.lengths is not None and (index.lengths != table.block_lengths[index.ids]).any():
         raise ModelError(
             f"blocks of table {table.name!r} have other lengths in {header.name} than the model gives them; "
             "the run was saved by another model or from other data"
         )
-    return RowIndex(ids, _read_tensor(store, header, stored.checksums), lengths)
+    return index
+
+
+def read_stored_index(store: Store, header: SegmentHeader, stored: StoredTable) -> RowIndex:
+    """Which blocks of a table a segment has, whatever the table.
+
+    Raises:
+        NotFoundError: the segment is gone.
+        DamagedError: its index cannot be believed.
+    """
+    parts = [stored.ids, *([] if stored.lengths is None else [stored.lengths]), *stored.versions]
+    raw = [_read_tensor(store, header, t) for t in parts]
+    crc = checksum_of(raw)
+    ids, *others = (a.astype(np.int64) for a in raw)
+    lengths = None if stored.lengths is None else others.pop(0)
+    is_ordered = not len(ids) or (ids[0] >= 0 and ids[-1] < stored.n_blocks and bool((ids[1:] > ids[:-1]).all()))
+    if crc != stored.index_crc32 or not is_ordered or not _is_consistent(stored, lengths, others, header):
+        raise DamagedError(
+            f"{header.name} is damaged: the block ids of table {stored.name!r} have checksum {crc:08x}; expected "
+            f"{stored.index_crc32:08x}, ids that grow, and lengths and versions that fit. "
+            "Older copies of its blocks are used where there are any"
+        )
+    checksums = _read_tensor(store, header, stored.checksums)
+    if not others:
+        return RowIndex(ids, checksums, lengths)
+    term, commit, iteration, saves = others
+    return RowIndex(ids, checksums, lengths, Versions(term, commit, iteration), saves)
+
+
+def _is_consistent(stored: StoredTable, lengths: Ids | None, versions: list[Ids], header: SegmentHeader) -> bool:
+    n_most = 8.0 * header.size_bytes  # an element takes at least a bit
+    if lengths is not None and not (lengths.min(initial=0) >= 0 and lengths.sum(dtype=np.float64) <= n_most):
+        return False
+    for c in stored.columns:
+        if c.column.shape(stored.n) is None and int(c.column.sizes(stored.n, lengths).sum()) != c.tensor.size_bytes:
+            return False
+    if not versions or not stored.n:
+        return True
+    newest = header.newest
+    keys = np.lexsort((versions[3], versions[1], versions[0]))  # by term, then commit, then save
+    last = tuple(int(v[keys[-1]]) for v in versions)
+    is_known = last[:2] + last[3:] <= (newest.term, newest.commit, newest.save)
+    return is_known and all(int(v.min()) >= 0 for v in versions)
 
 
 def read_rows(store: Store, header: SegmentHeader, index: RowIndex, out: Blocks, rows: Ids, at: Ids) -> Rows:
@@ -108,34 +154,69 @@ def read_rows(store: Store, header: SegmentHeader, index: RowIndex, out: Blocks,
     Both are strictly increasing. Rows that fail their checksum are left as zeros. Raises as `read_blocks`.
     """
     stored = header.tables[out.table.name]
-    crc = begin_checksums(index.ids[rows])
-    columns = _columns(stored, index, out, rows, at)
-    scratch = np.empty(_PIECE_BYTES, np.uint8)
-    for begin, end in _pieces(columns, store.gap_bytes):
-        is_run_here, is_run_there = (int(x[end - 1] - x[begin]) == end - begin - 1 for x in (rows, at))
-        for c in columns:
-            starts, sizes, out_starts = c.starts[begin:end], c.sizes[begin:end], c.out_starts[begin:end]
-            first = int(starts[0])
-            n_bytes = int(starts[-1] + sizes[-1]) - first
-            if is_run_here and is_run_there:
-                whole = c.out[out_starts[0] : out_starts[0] + n_bytes]
-                store.read_into(header.name, c.file_start + first, whole.data)
-                extend_checksums(crc[begin:end], c.out, out_starts, sizes)
-                continue
-            if n_bytes > len(scratch):
-                scratch = np.empty(n_bytes, np.uint8)
-            store.read_into(header.name, c.file_start + first, scratch[:n_bytes].data)
-            extend_checksums_and_copy(crc[begin:end], scratch, starts - first, sizes, c.out, out_starts)
-    result = Rows(index.checksums[rows], finish_checksums(crc))
+    pieces, decoders = [], []
+    for f in stored.form.fields:
+        columns = [c for c in stored.columns if c.column.field.name == f.field.name]
+        if f.encoding == "plain":
+            out_lengths = out.lengths if out.table.lengths is not None else None
+            out_starts, _ = columns[0].column.extents(len(out), out_lengths, at)
+            pieces.append(_piece(columns[0], stored, index, rows, bytes_of(out.fields[f.field.name]), out_starts))
+        else:
+            made = [_piece_by_itself(c, stored, index, rows) for c in columns]
+            pieces += made
+            decoders.append((f, [p.out.view(c.column.dtype) for p, c in zip(made, columns, strict=True)]))
+    result = read_pieces(store, header, index, rows, pieces)
+    if decoders:
+        _decode(out, at, decoders)
     bad = out.ids[at[result.is_bad]]
     if len(bad):
         out.put(out.table.empty(bad))
     return result
 
 
+def _decode(out: Blocks, at: Ids, decoders: list[tuple[FieldForm, list[Array]]]) -> None:
+    """Put what was read of encoded fields into positions ``at``."""
+    for form, parts in decoders:
+        f = form.field
+        counts = element_counts(out.table, f, out.ids[at])
+        encoded = Encoded(parts[-1], parts[0] if len(parts) == 2 else None)
+        values = encoding_named(form.encoding).decode(encoded, counts, f.dtype)
+        target = out.fields[f.name]
+        if f.ragged:
+            starts = (np.cumsum(out.lengths) - out.lengths)[at]
+            copy_runs(values, np.cumsum(counts) - counts, counts, target, starts)
+        else:
+            target[at] = values.reshape(len(at), *f.shape)
+
+
+def read_pieces(store: Store, header: SegmentHeader, index: RowIndex, rows: Ids, pieces: list[Piece]) -> Rows:
+    """Read the blocks at positions ``rows``, strictly increasing, as they are stored, and check them.
+
+    ``pieces`` are all columns of the table, in the order of its form.
+    """
+    crc = begin_checksums(index.ids[rows])
+    scratch = np.empty(_PIECE_BYTES, np.uint8)
+    for begin, end in _cuts(pieces, store.gap_bytes):
+        is_run = int(rows[end - 1] - rows[begin]) == end - begin - 1
+        for p in pieces:
+            starts, sizes, out_starts = p.starts[begin:end], p.sizes[begin:end], p.out_starts[begin:end]
+            first = int(starts[0])
+            n_bytes = int(starts[-1] + sizes[-1]) - first
+            if is_run and int(out_starts[-1] - out_starts[0]) == int(starts[-1]) - first:  # one run there as well
+                whole = p.out[out_starts[0] : out_starts[0] + n_bytes]
+                store.read_into(header.name, p.file_start + first, whole.data)
+                extend_checksums(crc[begin:end], p.out, out_starts, sizes)
+                continue
+            if n_bytes > len(scratch):
+                scratch = np.empty(n_bytes, np.uint8)
+            store.read_into(header.name, p.file_start + first, scratch[:n_bytes].data)
+            extend_checksums_and_copy(crc[begin:end], scratch, starts - first, sizes, p.out, out_starts)
+    return Rows(index.checksums[rows], finish_checksums(crc))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """Where the wanted rows of one field lie, in bytes, in its tensor in the file, and in memory."""
+class Piece:
+    """Where the wanted rows of one column lie, in bytes, in its tensor in the file, and in memory."""
 
     file_start: int
     starts: Ids
@@ -144,17 +225,20 @@ class _Column:
     out_starts: Ids
 
 
-def _columns(stored: StoredTable, index: RowIndex, out: Blocks, rows: Ids, at: Ids) -> list[_Column]:
-    out_lengths = out.lengths if out.table.lengths is not None else None
-    columns = []
-    for f, stored_field in zip(out.table.fields, stored.fields, strict=True):
-        starts, sizes = row_extents(f, stored.n, index.lengths, rows)
-        out_starts, _ = row_extents(f, len(out), out_lengths, at)
-        columns.append(_Column(stored_field.tensor.start, starts, sizes, bytes_of(out.fields[f.name]), out_starts))
-    return columns
+def _piece(
+    c: StoredColumn, stored: StoredTable, index: RowIndex, rows: Ids, out: NDArray[np.uint8], out_starts: Ids
+) -> Piece:
+    starts, sizes = c.column.extents(stored.n, index.lengths, rows)
+    return Piece(c.tensor.start, starts, sizes, out, out_starts)
 
 
-def _pieces(columns: list[_Column], gap_bytes: int) -> Iterator[tuple[int, int]]:
+def _piece_by_itself(c: StoredColumn, stored: StoredTable, index: RowIndex, rows: Ids) -> Piece:
+    """In memory of its own, one row after the other."""
+    starts, sizes = c.column.extents(stored.n, index.lengths, rows)
+    return Piece(c.tensor.start, starts, sizes, np.empty(int(sizes.sum()), np.uint8), np.cumsum(sizes) - sizes)
+
+
+def _cuts(columns: list[Piece], gap_bytes: int) -> Iterator[tuple[int, int]]:
     """Cuts the wanted rows into runs to read at once: not too long, and without long gaps between them."""
     widest = max(columns, key=lambda c: int(c.sizes.sum()))
     if not len(widest.starts):
@@ -166,6 +250,25 @@ def _pieces(columns: list[_Column], gap_bytes: int) -> Iterator[tuple[int, int]]
     yield from zip([0, *cuts], [*cuts, len(starts)], strict=True)
 
 
+def read_extra(store: Store, header: SegmentHeader) -> StoredExtra | None:
+    """The extra state in a segment, if there is any.
+
+    Raises:
+        NotFoundError: the segment is gone.
+        DamagedError: an array of it is not what was written.
+    """
+    if header.extra is None:
+        return None
+    arrays = {name: _read_tensor(store, header, t) for name, t in header.extra.arrays.items()}
+    crc = checksum_of(list(arrays.values()))
+    if crc != header.extra.crc32:
+        raise DamagedError(
+            f"{header.name} is damaged: the extra state has checksum {crc:08x}; expected {header.extra.crc32:08x}. "
+            "An older copy is used where there is one"
+        )
+    return StoredExtra(header.extra.values, arrays)
+
+
 def _read_tensor(store: Store, header: SegmentHeader, tensor: Tensor) -> Array:
     """A whole tensor; its size was checked against the size of the file."""
     out = np.empty(tensor.shape, np.dtype(tensor.dtype).newbyteorder("<"))
@@ -173,14 +276,12 @@ def _read_tensor(store: Store, header: SegmentHeader, tensor: Tensor) -> Array:
     return out
 
 
-def _check_same_form(header: SegmentHeader, stored: StoredTable, table: Table) -> None:
-    there = [(f.field.name, f.field.dtype, f.field.shape, f.field.ragged) for f in stored.fields]
+def check_same_form(header: SegmentHeader, stored: StoredTable, table: Table) -> None:
+    """Raise ModelError if a segment's table is not the model's."""
+    there = [(f.field.name, f.field.dtype, f.field.shape, f.field.ragged) for f in stored.form.fields]
     here = [(f.name, np.dtype(f.dtype).name, f.shape, f.ragged) for f in table.fields]
     if there != here or stored.n_blocks != table.n_blocks:
         raise ModelError(
             f"table {table.name!r} has {stored.n_blocks} blocks of {there} in {header.name}; the model has "
             f"{table.n_blocks} of {here}. The run was saved by another model or with other settings"
         )
-    n_ragged = {f.tensor.shape[0] for f in stored.fields if f.field.ragged}
-    if len(n_ragged) > 1:
-        raise DamagedError(f"{header.name} is damaged: the ragged fields of {table.name!r} have different lengths")

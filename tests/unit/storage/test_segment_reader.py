@@ -176,11 +176,11 @@ def test_a_listed_segment_that_is_not_there_is_reported():
 
 
 def test_segments_that_keep_vanishing_end_in_an_error(monkeypatch):
-    from scarml.storage import segment_reader
+    from scarml.storage import segment_catalog
 
-    monkeypatch.setattr(segment_reader, "_MAX_RETRIES", 20)
+    monkeypatch.setattr(segment_catalog, "_MAX_RETRIES", 20)
     n = iter(range(1, 1000))
-    reader = SegmentReader(MemoryStore(), lambda: [SegmentId(1, next(n), 1, 0)])
+    reader = SegmentReader(MemoryStore(), lambda: [SegmentId(1, next(n), 1, "server-0")])
     with pytest.raises(StoreError, match="kept vanishing"):
         reader.read_newest(T, ALL)
 

@@ -1,0 +1,112 @@
+"""Hostile segments with encodings, extra state and versions a block: only DamagedError, and nothing believed."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.properties.test_store_segments import JSON, _places
+from tests.unit.storage.test_segment import with_checksum
+from tests.unit.storage.test_segment_encodings import (
+    DENSE,
+    DENSE_NAMES,
+    EXTRA,
+    RAGGED,
+    RAGGED_NAMES,
+    noisy,
+    rounded,
+)
+
+from scarml.errors import DamagedError, ModelError, NotFoundError
+from scarml.storage.memory import MemoryStore
+from scarml.storage.segment import Segment, encode_segment
+from scarml.storage.segment_header import read_header
+from scarml.storage.segment_rows import read_blocks, read_extra, read_stored_index
+
+W, DOCS = noisy(DENSE, [1, 5, 30]), noisy(RAGGED, [0, 1, 3, 11])
+NAMES = {"W": DENSE_NAMES, "docs": RAGGED_NAMES}
+SEGMENT = Segment(1, 1, 1, "server-0", 1, False, {"W": W, "docs": DOCS}, NAMES, EXTRA)
+DATA = b"".join(encode_segment(SEGMENT))
+N_HEADER = int.from_bytes(DATA[:8], "little")
+INNER = ("segment", "tables", "extra")
+
+
+def read_everything(data: bytes) -> None:
+    """Raises DamagedError, or gives each block as it was written or marked as bad."""
+    store = MemoryStore()
+    store.put(SEGMENT.name, [data])
+    header = read_header(store, SEGMENT.name)
+    for stored in header.tables.values():
+        read_stored_index(store, header, stored)
+    extra = read_extra(store, header)
+    assert extra is None or all(len(a) <= len(data) for a in extra.arrays.values() if a.shape)
+    for blocks in (W, DOCS):
+        got, is_bad = read_blocks(store, SEGMENT.name, blocks.table, blocks.ids)
+        same = ~got.differs_from(rounded(blocks, NAMES[blocks.table.name]))
+        assert (is_bad | same).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+def test_flipped_bytes(flips):
+    data = bytearray(DATA)
+    for at, mask in flips:
+        data[at] ^= mask
+    with suppress(DamagedError):
+        read_everything(bytes(data))
+
+
+NUMBERS = st.sampled_from([0, 1, 2, 7, 2**31, 2**40, 2**61, 2**62 - 1, -1, 10**30])
+NAMES_OF = st.sampled_from(
+    ["plain", "float32", "bfloat16", "int8", "packed-1", "packed-63", "packed-64", "W/ids"]
+)
+
+
+@given(st.data())
+def test_forged_headers_with_a_right_checksum(data):
+    """Any one value of the header is replaced by any other: only errors with words, in memory that fits the file."""
+    header = json.loads(DATA[8 : 8 + N_HEADER])
+    for key in INNER:
+        header["__metadata__"][key] = json.loads(header["__metadata__"][key])
+    container, key = data.draw(st.sampled_from(list(_places(header))))
+    container[key] = data.draw(JSON | NUMBERS | NAMES_OF)
+    if not isinstance(header.get("__metadata__"), dict):
+        return
+    for key in INNER:
+        if key in header["__metadata__"]:
+            header["__metadata__"][key] = json.dumps(header["__metadata__"][key])
+    text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
+    tracemalloc.start()
+    try:
+        with suppress(DamagedError, ModelError, NotFoundError):  # a right checksum over another table: it says which
+            forged_reading(len(text).to_bytes(8, "little") + text + DATA[8 + N_HEADER :])
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def forged_reading(data: bytes) -> None:
+    """As `read_everything`; a forged encoding may give other values."""
+    store = MemoryStore()
+    store.put(SEGMENT.name, [data])
+    header = read_header(store, SEGMENT.name)
+    for stored in header.tables.values():
+        read_stored_index(store, header, stored)
+    read_extra(store, header)
+    for blocks in (W, DOCS):
+        read_blocks(store, SEGMENT.name, blocks.table, blocks.ids)
+
+
+def test_a_dense_packed_shape_that_no_number_holds_is_refused():
+    header = json.loads(DATA[8 : 8 + N_HEADER])
+    tables = json.loads(header["__metadata__"]["tables"])
+    tables[0]["fields"][4]["shape"] = [2**61, 2**61, 2**61]
+    header["__metadata__"]["tables"] = json.dumps(tables)
+    text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
+    store = MemoryStore()
+    store.put(SEGMENT.name, [len(text).to_bytes(8, "little") + text + DATA[8 + N_HEADER :]])
+    with pytest.raises(DamagedError, match="has shape"):
+        read_header(store, SEGMENT.name)
