@@ -25,8 +25,9 @@ def largest_of_blocks(bits: Array, offsets: Ids, without_sign: Any, out: Array) 
     """
     for i in range(len(out)):
         largest = without_sign ^ without_sign  # zero, of that dtype
-        for j in range(offsets[i], offsets[i + 1]):
-            largest = max(largest, bits[j] & without_sign)
+        block = bits[offsets[i] : offsets[i + 1]]
+        for j in range(len(block)):
+            largest = max(largest, block[j] & without_sign)
         out[i] = largest
 
 
@@ -35,12 +36,12 @@ def to_int8(values: Array, offsets: Ids, scales: Array, out: NDArray[np.int8]) -
     """The nearest multiples of each block's scale, which has the dtype of the values; zeros where it is 0 or a NaN."""
     for i in range(len(scales)):
         scale = scales[i]
-        begin, end = offsets[i], offsets[i + 1]
+        block, stored = values[offsets[i] : offsets[i + 1]], out[offsets[i] : offsets[i + 1]]
         if scale > 0:
-            for j in range(begin, end):
-                out[j] = np.int8(np.rint(values[j] / scale))
+            for j in range(len(block)):  # by way of int32, for which there are vector instructions
+                stored[j] = np.int8(np.int32(np.rint(block[j] / scale)))
         else:
-            out[begin:end] = 0
+            stored[:] = 0
 
 
 @numba.njit(nogil=True, cache=True)
@@ -48,8 +49,9 @@ def from_int8(stored: NDArray[np.int8], offsets: Ids, scales: Array, out: Array)
     """Each value times the scale of its block, which has the dtype of ``out``; exact for scales from `encoding`."""
     for i in range(len(scales)):
         scale = scales[i]
-        for j in range(offsets[i], offsets[i + 1]):
-            out[j] = stored[j] * scale
+        block, values = stored[offsets[i] : offsets[i + 1]], out[offsets[i] : offsets[i + 1]]
+        for j in range(len(block)):
+            values[j] = np.int32(block[j]) * scale
 
 
 @numba.njit(nogil=True, cache=True)
