@@ -78,6 +78,7 @@ _BY_CLASS = {  # the first class that is here, along the order of inheritance
     "UnauthorizedSSOTokenError": _EXPIRED,
     "SSOTokenLoadError": _EXPIRED,
     "LoginError": _EXPIRED,
+    "RecursionError": _REGION,  # botocore follows redirects by calling itself
     "NoRegionError": "no region is set; set AWS_REGION",
     "PermissionError": _DENIED,
     "IsADirectoryError": "it is a folder, expected an object; choose another name",
@@ -86,7 +87,7 @@ _BY_CLASS = {  # the first class that is here, along the order of inheritance
     "HTTPClientError": "the connection failed; check the endpoint (AWS_ENDPOINT_URL) and the network, and try again",
     "ClientError": "the connection failed; try again",  # aiohttp's; botocore's has a code
 }
-_OURS_TO_MAP = ("BotoCoreError", "ClientError", "ResponseParserError", "HTTPException", "TimeoutError", "OSError")
+_OURS_TO_MAP = ("BotoCoreError", "ClientError", "ResponseParserError", "RecursionError")
 _BROKEN_BODIES = ("IncompleteRead", "IncompleteReadError", "ClientPayloadError", "ResponseStreamingError")
 _IS_CODE = re.compile(r"[A-Za-z0-9.]{1,48}")
 _ABSENT = ("NoSuchKey", "404", "NotFound")

@@ -20,6 +20,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, ParamSpec, TypeVar
 
@@ -39,7 +40,7 @@ _PARALLEL = 8
 _MARK = "scar-writer"
 _PROBE = ".scar-exclusive"
 _OLD = timedelta(days=1)
-_REFUSED = ("AccessDenied", "403", "NotImplemented", "501", "MethodNotAllowed", "405", "NoSuchUpload")
+_REFUSED = ("AccessDenied", "403", "NotImplemented", "501", "MethodNotAllowed", "405")
 
 
 class S3Objects:
@@ -215,14 +216,14 @@ class S3Objects:
 
     async def _fetch_patiently(self, key: str, span: tuple[int, int] | None) -> bytes:
         """As `_fetch`; botocore repeats a request that fails, but not one whose answer breaks off."""
-        for attempt in range(self._limits.attempts):
+        for _ in range(self._limits.attempts - 1):
             try:
                 return await self._fetch(key, span)
             except Exception as e:
-                if not is_broken_body(e) or attempt == self._limits.attempts - 1:
+                if not is_broken_body(e):
                     raise
                 _log.debug("reading %s again: the answer broke off", key)
-        raise AssertionError("unreachable: there is at least one attempt")
+        return await self._fetch(key, span)
 
     async def _fetch(self, key: str, span: tuple[int, int] | None) -> bytes:
         """An object, or what there is of a span of it; checked against the length that the server promised."""
@@ -248,6 +249,10 @@ class S3Objects:
         position: dict[str, str] = {}
         while True:
             page = await self._call("list_objects_v2", Prefix=prefix, **position)
+            if "IsTruncated" not in page:  # some page of a web server, which would pass for an empty list
+                raise StoreError(
+                    f"no list of s3://{self._bucket} came back; is it an S3 server? Check AWS_ENDPOINT_URL"
+                )
             keys += [str(entry["Key"]) for entry in page.get("Contents", [])]
             if not page.get("IsTruncated"):
                 return keys
@@ -262,8 +267,9 @@ class S3Objects:
                 page = await self._call("list_multipart_uploads", Prefix=prefix, **position)
                 for upload in page.get("Uploads", []):
                     if datetime.now(UTC) - upload["Initiated"] > _OLD:
-                        await self._call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
-                        swept += 1
+                        with suppress(FileNotFoundError):  # somebody else was faster
+                            await self._call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+                            swept += 1
                 if not page.get("IsTruncated"):
                     return swept
                 position = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
