@@ -6,17 +6,19 @@ stored by whoever runs the node, and the outcome is brought back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.encoding import Encodings
 from scarml.control import messages as m
 from scarml.control.view import NodeId
 from scarml.core.block import Blocks, Ids
 from scarml.storage.background_writer import Outcome, WriteFailed
 from scarml.storage.segment import Segment
+from scarml.storage.segment_extra import Extra
 
 __all__ = ["NodeSaves"]
 
@@ -28,12 +30,23 @@ class NodeSaves:
         name: of the node.
         blocks: its current blocks by table; looked into at every call.
         caches: the running checkpoint of each of these tables.
+        encodings: how their fields are stored; the caches round accordingly.
+        score: gives the distances of a table's blocks; by default its cache measures all of them.
     """
 
-    def __init__(self, name: NodeId, blocks: Mapping[str, Blocks], caches: Mapping[str, BlockCache]) -> None:
+    def __init__(
+        self,
+        name: NodeId,
+        blocks: Mapping[str, Blocks],
+        caches: Mapping[str, BlockCache],
+        encodings: Encodings | None = None,
+        score: Callable[[str], NDArray[np.float64]] | None = None,
+    ) -> None:
         self._name = name
         self._blocks = blocks
         self._caches = caches
+        self._encodings: Encodings = encodings or {}
+        self._score = score or (lambda table: caches[table].score(blocks[table]))
         self._staged: Segment | None = None
 
     def measure(self, order: m.MeasureDistances) -> m.DistancesMeasured:
@@ -44,17 +57,29 @@ class NodeSaves:
                 ids = cache.changed(self._blocks[name])
                 measured[name] = (ids, np.full(len(ids), np.inf))
             else:
-                measured[name] = (cache.ids, cache.score(self._blocks[name]))
+                measured[name] = (cache.ids, self._score(name))
         return m.DistancesMeasured(self._name, order.save_id, measured)
 
-    def stage(self, order: m.SaveBlocks) -> tuple[list[m.Event], Segment | None]:
-        """Step 4: copy the chosen blocks. Returns what to tell the controller, and what to store, if anything."""
+    def stage(
+        self, order: m.SaveBlocks, *, extra: Extra | None = None, exact: bool = False
+    ) -> tuple[list[m.Event], Segment | None]:
+        """Step 4: copy the chosen blocks.
+
+        Args:
+            order: says which.
+            extra: state to save beside them; it must not change any more.
+            exact: store them as they are, without encodings.
+
+        Returns:
+            What to tell the controller, and what to store, if anything.
+        """
         if self._staged is not None:
             self.give_up(self._staged.save_id)
         staged: dict[str, Blocks] = {}
         n_left_out = 0
         for name, ids in order.ids.items():
-            blocks, left_out = self._caches[name].stage(self._blocks[name], ids, order.version, order.save_id)
+            cache = self._caches[name]
+            blocks, left_out = cache.stage(self._blocks[name], ids, order.version, order.save_id, exact)
             n_left_out += len(left_out)
             if len(blocks):
                 staged[name] = blocks
@@ -63,7 +88,10 @@ class NodeSaves:
         if not staged:
             return [*events, m.SaveCommitted(self._name, order.save_id, None, 0)], None
         v = order.version
-        self._staged = Segment(v.term, v.commit, v.iteration, self._name, order.save_id, order.unit, staged)
+        encodings = {} if exact else self._encodings
+        self._staged = Segment(
+            v.term, v.commit, v.iteration, self._name, order.save_id, order.unit, staged, encodings, extra
+        )
         return events, self._staged
 
     def retry(self, save_id: int) -> Segment | None:
