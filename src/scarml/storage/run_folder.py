@@ -214,19 +214,23 @@ class RunFolder:
         write_unit(self.store, unit)
         self.check_term(unit.term)
 
-    def last_unit(self, term: int) -> FullSave | None:
-        """The newest full save that counts in a term. One that is not whole is passed over, with a warning."""
+    def units(self, term: int) -> Iterator[FullSave]:
+        """The full saves that count in a term, the newest first. One that is not whole is left out, with a warning."""
         for name in self._terms.visible_units(term):
             try:
                 unit = read_unit(self.store, name)
+                problem = unit_problem(self.store, unit)
             except (NotFoundError, DamagedError) as e:
-                _log.warning("the full save %s cannot be used: %s", name, e)
-                continue
-            problem = unit_problem(self.store, unit)
-            if problem is None:
-                return unit
+                problem = str(e)
+            else:
+                if problem is None:
+                    yield unit
+                    continue
             _log.warning("the full save %s cannot be used: %s", name, problem)
-        return None
+
+    def last_unit(self, term: int) -> FullSave | None:
+        """The newest full save that counts in a term and is whole."""
+        return next(self.units(term), None)
 
     def reader(self, term: int) -> SegmentReader:
         """Reads the running checkpoint as it counts in a term."""

@@ -121,10 +121,9 @@ def test_behind_a_free_lock_an_owner_on_another_machine_is_watched():
     assert time.now_s == 2 * LEASE_S
 
 
-def test_a_claim_from_before_owners_had_names_is_decided_by_the_lock():
-    for reach, waits in (("machine", 0), ("process", 6)):
-        store, time = MemoryStore(), Time()
-        store.lock_reach = reach
+def test_a_claim_that_names_no_owner_is_decided_by_the_lock():
+    for store, waits in ((MemoryStore(), 0), (NoLocks(), 6)):
+        time = Time()
         Terms(store).claim("new")
         assert acquire(store, time).claim("parent") == 2
         assert time.waits == waits
@@ -322,6 +321,8 @@ def test_release_notes_the_end_if_it_can():
         assert last.ended == (fault is None)
         with pytest.raises(SupersededError, match="let go"):
             owner.check()
+        with pytest.raises(SupersededError, match="let go"):
+            owner.claim("parent")
 
 
 # ----------------------------------------------------------------------------------------------------------- the thread
