@@ -146,7 +146,6 @@ def assert_healed(store: FsspecStore) -> None:
         (403, "AccessDenied", "permission denied"),
         (403, "ExpiredToken", ""),
         (507, "InsufficientStorage", ""),
-        (301, "PermanentRedirect", ""),
     ],
 )
 def test_errors_of_the_server(store: FsspecStore, proxy: FaultProxy, code: int, name: str, words: str) -> None:
@@ -156,6 +155,12 @@ def test_errors_of_the_server(store: FsspecStore, proxy: FaultProxy, code: int, 
     assert proxy.fired["status"] >= 9
     proxy.heal()
     assert_healed(store)
+
+
+def test_a_redirect_that_leads_nowhere(store: FsspecStore, proxy: FaultProxy) -> None:
+    proxy.fail("status", code=301, name="PermanentRedirect")
+    with pytest.raises(StoreError, match="another region"):
+        store.get("here")
 
 
 @pytest.mark.parametrize("kind", ["status", "lose-answer"])

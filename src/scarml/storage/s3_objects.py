@@ -128,8 +128,7 @@ class S3Objects:
                     if await self._mark_of(key) == mark:
                         return  # a request of ours was repeated, because the answer to the first was lost
                     raise FileExistsError from None
-                is_last = attempt == self._limits.attempts - 1
-                if code not in ("ConditionalRequestConflict", "409") or is_last:
+                if code not in ("ConditionalRequestConflict", "409") or attempt == self._limits.attempts - 1:
                     raise
                 await asyncio.sleep(0.1 * 2**attempt)  # another create is under way; its outcome is not known yet
 
@@ -266,7 +265,7 @@ class S3Objects:
             while True:
                 page = await self._call("list_multipart_uploads", Prefix=prefix, **position)
                 for upload in page.get("Uploads", []):
-                    if datetime.now(UTC) - upload["Initiated"] > _OLD:
+                    if upload["Initiated"] < datetime.now(UTC) - _OLD:
                         with suppress(FileNotFoundError):  # somebody else was faster
                             await self._call("abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
                             swept += 1
