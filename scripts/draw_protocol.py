@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from scarml.control import messages
-from scarml.control.controller import TRANSITIONS, State
+from scarml.control.transitions import TRANSITIONS, State
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 MANY = 3  # a move that more states than that share is drawn once, from a box around them

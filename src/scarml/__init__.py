@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from scarml.checkpoint.selection import Checkpoint as Checkpoint
-    from scarml.control.controller import Stop as Stop
     from scarml.control.history import Record as Record
+    from scarml.control.stop import Stop as Stop
     from scarml.core.block import Blocks as Blocks
     from scarml.core.block import Field as Field
     from scarml.core.block import Table as Table
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from scarml.models.mlr import MLR as MLR
     from scarml.models.qp import QP as QP
     from scarml.result import Result as Result
+    from scarml.running_checkpoint.load import load as load
+    from scarml.running_checkpoint.running_checkpoint import RunningCheckpoint as RunningCheckpoint
+    from scarml.running_checkpoint.tables import ragged as ragged
+    from scarml.running_checkpoint.tables import rows as rows
 
 _HOME_OF = {
     "ALL": "core.model",
@@ -53,12 +57,16 @@ _HOME_OF = {
     "QP": "models.qp",
     "Record": "control.history",
     "Result": "result",
+    "RunningCheckpoint": "running_checkpoint.running_checkpoint",
     "ScarError": "errors",
     "Sequential": "core.sequential",
     "Shard": "core.model",
-    "Stop": "control.controller",
+    "Stop": "control.stop",
     "Table": "core.block",
     "Update": "core.model",
+    "load": "running_checkpoint.load",
+    "ragged": "running_checkpoint.tables",
+    "rows": "running_checkpoint.tables",
 }
 _PACKAGES = ("core", "data", "errors", "testing", "theory")
 

@@ -9,8 +9,8 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.demo_result import Played, Row
 from scarml.cli.demo_show import Show
 from scarml.cli.status import Criterion, RunStatus
-from scarml.control.controller import Stop
 from scarml.control.history import Record
+from scarml.control.stop import Stop
 from scarml.engine.fault_plan import Kill
 from scarml.models import registry
 

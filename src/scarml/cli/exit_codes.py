@@ -40,6 +40,7 @@ _OF_ERROR: tuple[tuple[type[errors.ScarError], int], ...] = (
     (errors.RecoveryError, STORE),
     (errors.RunInUseError, IN_USE),
     (errors.SupersededError, IN_USE),
+    (errors.StoppedError, STOPPED_AND_SAVED),
     (errors.ProtocolError, FAILED),
 )
 

@@ -23,8 +23,8 @@ from scarml.cli.settings import Settings
 from scarml.cli.status import Criterion, RunStatus
 from scarml.cli.summary import in_lines
 from scarml.cli.wording import counted
-from scarml.control.controller import Stop
 from scarml.control.history import Record
+from scarml.control.stop import Stop
 from scarml.core.model import Model
 from scarml.engine.fault_plan import Kill
 from scarml.errors import ScarError, UsageError

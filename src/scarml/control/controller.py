@@ -5,16 +5,14 @@ update; the controller decides its commit when all nodes are prepared. A node lo
 updates are dropped and the phase is computed again on a new view. A node lost after it: the survivors finish the commit
 first. So every update counts exactly once, and what a loss perturbs is exactly (restored − lost) at a commit.
 
-`TRANSITIONS` is the whole of what may follow what; the diagram in ``docs/protocol.md`` is drawn from it. A move that is
-not in it raises `ProtocolError` with the last events as its story, and changes nothing.
+A move that is not among the `TRANSITIONS` raises `ProtocolError` with the last events as its story, and changes
+nothing.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from scarml.checkpoint.selection import Checkpoint, SaveSelector
@@ -23,86 +21,17 @@ from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
 from scarml.control.history import Record
 from scarml.control.recovery_coordinator import RecoveryCoordinator
+from scarml.control.stop import Stop, StopRule
 from scarml.control.training_clock import TrainingClock
+from scarml.control.transitions import TRANSITIONS, State
 from scarml.control.view import Layout, NodeId, View
+from scarml.control.view_installation import ATTEMPTS, ViewInstallation, wait_for_store
 from scarml.core.model import Context
-from scarml.errors import ProtocolError, UsageError
+from scarml.errors import ProtocolError
 
-__all__ = ["TRANSITIONS", "Controller", "State", "Stop"]
+__all__ = ["Controller"]
 
-LOAD_ATTEMPTS = 12
-FIRST_RETRY_S = 0.2
-LONGEST_RETRY_S = 10.0
 STORY_LENGTH = 60
-
-
-class State(Enum):
-    """What the controller is waiting for."""
-
-    NEW = "the engine to start"
-    INSTALLING = "nodes to install the view and to load what they lack"
-    COMPUTING = "every node to be prepared"
-    HOLDING = "a save to be staged, before the prepared phase is committed"
-    COMMITTING = "every node to commit"
-    EVALUATING = "the loss"
-    DRAINING = "the save in flight, before everything is taken back"
-    CLAIMING = "a new term, before everything is taken back"
-    SAVING = "everything changed to be saved, before the end"
-    FINISHED = "nothing"
-
-
-_S = State
-TRANSITIONS: dict[tuple[State, str], State] = {
-    (_S.NEW, "start"): _S.INSTALLING,
-    (_S.INSTALLING, "next phase"): _S.COMPUTING,
-    (_S.INSTALLING, "evaluate"): _S.EVALUATING,
-    (_S.INSTALLING, "end"): _S.SAVING,
-    (_S.COMPUTING, "prepared, save not staged"): _S.HOLDING,
-    (_S.COMPUTING, "decide"): _S.COMMITTING,
-    (_S.HOLDING, "decide"): _S.COMMITTING,
-    (_S.COMMITTING, "next phase"): _S.COMPUTING,
-    (_S.COMMITTING, "evaluate"): _S.EVALUATING,
-    (_S.COMMITTING, "end"): _S.SAVING,
-    (_S.EVALUATING, "next phase"): _S.COMPUTING,
-    (_S.EVALUATING, "end"): _S.SAVING,
-    **{
-        (state, trigger): target
-        for state in (_S.INSTALLING, _S.COMPUTING, _S.HOLDING, _S.COMMITTING, _S.EVALUATING, _S.SAVING)
-        for trigger, target in (
-            ("recover what was lost", _S.INSTALLING),
-            ("recover all, save in flight", _S.DRAINING),
-            ("recover all", _S.CLAIMING),
-        )
-    },
-    (_S.DRAINING, "recover all"): _S.CLAIMING,
-    (_S.CLAIMING, "term claimed"): _S.INSTALLING,
-    **{(state, "finish"): _S.FINISHED for state in _S if state is not _S.FINISHED},
-}
-"""(state, trigger) → state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """When training is done.
-
-    Args:
-        loss_sum_below: converged when the summed loss is below it; None: no criterion.
-        max_iters: stop at x(max_iters) at the latest; None: no limit.
-        eval_every_iters: how often the loss is evaluated.
-
-    Raises:
-        UsageError: if a number of iterations is not one.
-    """
-
-    loss_sum_below: float | None = None
-    max_iters: int | None = None
-    eval_every_iters: int = 1
-
-    def __post_init__(self) -> None:
-        if self.eval_every_iters < 1:
-            raise UsageError(f"--eval-every is {self.eval_every_iters}; expected at least 1 iteration")
-        if self.max_iters is not None and self.max_iters < 0:
-            raise UsageError(f"--max-iters is {self.max_iters}; expected 0 or more")
 
 
 class Controller:
@@ -130,7 +59,7 @@ class Controller:
     ) -> None:
         self._layout = layout
         self._checkpoint = checkpoint
-        self._stop = stop
+        self._stop = StopRule(stop, layout.n_shards)
         self._seed = seed
         self.state = State.NEW
         self.term = 0
@@ -144,16 +73,9 @@ class Controller:
         self._lost_blocks = 0
         self.computing: Context | None = None
         self._needs_rebuild = layout.has_derived
-        self._loss_parts: dict[int, float] = {}
-        self._loss_known = False
-        self._loss_sum = 0.0
         self._boundary_is_new = False
         self._verdict: tuple[m.Outcome, str] | None = None
-        self._stop_reason: str | None = None
-        self._installs: dict[NodeId, m.InstallView] = {}
-        self._installed: list[m.ViewInstalled] = []
-        self._load_attempts: dict[NodeId, int] = {}
-        self._load_retries: dict[int, NodeId] = {}
+        self._installation = ViewInstallation({}, self._new_token)
         self._claim_attempts = 0
         self._claim_retry: int | None = None
         self._story: deque[str] = deque(maxlen=STORY_LENGTH)
@@ -182,6 +104,11 @@ class Controller:
     def view(self) -> View:
         """The present membership."""
         return self.recovery.view
+
+    @property
+    def awaited_nodes(self) -> set[NodeId]:
+        """The nodes that training waits for now."""
+        return self._installation.awaited_nodes if self.state is State.INSTALLING else set(self._waiting)
 
     def handle(self, event: m.Event) -> list[m.Action]:
         """What follows from an event: the one way in.
@@ -218,58 +145,43 @@ class Controller:
     def _install(self, trigger: str) -> list[m.Action]:
         self._go(trigger)
         loads = self.recovery.loads()
-        self._waiting = set(self.view.nodes)
-        self._installed, self._load_attempts, self._load_retries = [], {}, {}
-        self._installs = {
-            node: m.InstallView(self.view, self.term, self.clock.commit, loads[node]) for node in self.view.nodes
-        }
-        return [m.Send(node, order) for node, order in self._installs.items()]
+        orders = {n: m.InstallView(self.view, self.term, self.clock.commit, loads[n]) for n in self.view.nodes}
+        self._installation = ViewInstallation(orders, self._new_token)
+        return self._installation.begin()
 
     def _on_view_installed(self, e: m.ViewInstalled) -> list[m.Action]:
-        if self.state is not State.INSTALLING or e.view != self.view.number or e.node not in self._waiting:
+        if self.state is not State.INSTALLING or not self._installation.awaits(e.node, e.view):
             return []
-        self._waiting.remove(e.node)
         self.recovery.settle(e.node)
-        self._installed.append(e)
-        actions: list[m.Action] = [_report("copy_damaged", node=e.node, detail=text) for text in e.damaged]
-        if self._waiting:
+        actions = self._installation.on_installed(e)
+        if not self._installation.is_complete:
             return actions
-        spans = [i for e in self._installed for i in (e.oldest, e.newest) if i is not None]
-        actions.append(
-            _report(
-                "recovery_completed",
-                view=self.view.number,
-                kind="start" if self.view.number == 1 else self._checkpoint.recovery,
-                lost_blocks=self._lost_blocks,
-                restored=sum(e.restored for e in self._installed),
-                from_x0=sum(e.from_x0 for e in self._installed),
-                oldest=min(spans, default=None),
-                newest=max(spans, default=None),
-                iteration=self.clock.iteration,
-            )
+        completed = _report(
+            "recovery_completed",
+            view=self.view.number,
+            kind="start" if self.view.number == 1 else self._checkpoint.recovery,
+            lost_blocks=self._lost_blocks,
+            **self._installation.summary(),
+            iteration=self.clock.iteration,
         )
         self._lost_blocks = 0
         self._needs_rebuild = self._layout.has_derived
-        return actions + self._proceed()
+        return [*actions, completed, *self._proceed()]
 
     def _on_load_failed(self, e: m.LoadFailed) -> list[m.Action]:
-        if self.state is not State.INSTALLING or e.view != self.view.number or e.node not in self._waiting:
+        if self.state is not State.INSTALLING or not self._installation.awaits(e.node, e.view):
             return []
-        n = self._load_attempts[e.node] = self._load_attempts.get(e.node, 0) + 1
-        if n >= LOAD_ATTEMPTS:
+        actions = self._installation.on_failed(e)
+        if actions is None:
             return self._finish("store-down", f"{e.node} could not load lost blocks: {e.cause}", saved=False)
-        token = self._new_token()
-        self._load_retries[token] = e.node
-        return _wait_for_store(e.node, e.cause, n, token)
+        return actions
 
     def _on_timer(self, e: m.TimerFired) -> list[m.Action]:
         if e.token == self._claim_retry:
             self._claim_retry = None
             return [m.ClaimTerm(self.saves.last_unit)]
-        node = self._load_retries.pop(e.token, None)
-        if node is not None and self.state is State.INSTALLING and node in self._waiting:
-            return [m.Send(node, self._installs[node])]
-        return self.saves.on_timer(e.token)
+        installing = self._installation.on_timer(e.token) if self.state is State.INSTALLING else []
+        return installing or self.saves.on_timer(e.token)
 
     # ---------------------------------------------------------------------------------------------------- the training
     def _proceed(self) -> list[m.Action]:
@@ -283,9 +195,9 @@ class Controller:
         if self._needs_rebuild:
             return actions + self._compute(Context(self._seed, self.clock.iteration, m.REBUILD))
         if self.clock.at_boundary:
-            if not self._loss_known and self._loss_is_due():
+            if self._stop.wants_loss(self.clock.iteration):
                 return actions + self._evaluate()
-            self._verdict = self._verdict_now()
+            self._verdict = self._stop.verdict(self.clock.iteration)
             if self._verdict is not None:
                 self._go("end")
                 self.saves.final_is_whole = None
@@ -331,7 +243,8 @@ class Controller:
             return self._proceed()
         if not self.clock.advance():
             return self._proceed()
-        self._loss_known, self._boundary_is_new = False, True
+        self._stop.forget_loss()
+        self._boundary_is_new = True
         report = _report(
             "iteration_committed",
             iteration=self.clock.iteration,
@@ -340,43 +253,24 @@ class Controller:
         )
         return [report, *self._proceed()]
 
-    def _loss_is_due(self) -> bool:
-        every, k = self._stop.eval_every_iters, self.clock.iteration
-        return k % every == 0 or k == self._stop.max_iters or self._stop_reason is not None
-
     def _evaluate(self) -> list[m.Action]:
         self._go("evaluate")
-        self._loss_parts = {}
+        self._stop.begin_evaluation()
         order = m.EvaluateLoss(self.view.number, self.clock.commit)
         return [m.Send(worker, order) for worker in self.view.workers]
 
     def _on_loss(self, e: m.LossComputed) -> list[m.Action]:
         if e.view != self.view.number or self.state is not State.EVALUATING or e.commit != self.clock.commit:
             return []
-        self._loss_parts[e.shard] = e.loss
-        if len(self._loss_parts) < self._layout.n_shards:
+        loss_sum = self._stop.add_part(e.shard, e.loss)
+        if loss_sum is None:
             return []
-        self._loss_known = True
-        loss_sum = 0.0
-        for shard in range(self._layout.n_shards):
-            loss_sum += self._loss_parts[shard]
-        self._loss_sum = loss_sum
         report = _report(
             "loss_evaluated", iteration=self.clock.iteration, executed=self.clock.executed, loss_sum=loss_sum
         )
         return [report, *self._proceed()]
 
     # --------------------------------------------------------------------------------------------------------- the end
-    def _verdict_now(self) -> tuple[m.Outcome, str] | None:
-        below = self._stop.loss_sum_below
-        if below is not None and self._loss_known and self._loss_sum < below:
-            return "converged", f"loss_sum {self._loss_sum:,.6g} is below {below:,.6g}"
-        if self._stop.max_iters is not None and self.clock.iteration >= self._stop.max_iters:
-            return "max-iters", f"{self.clock.iteration} iterations done"
-        if self._stop_reason is not None:
-            return "stopped", self._stop_reason
-        return None
-
     def _try_to_end(self) -> list[m.Action]:
         """Await the save in flight, save all that changed, then finish."""
         if self.saves.step is not SaveStep.IDLE:
@@ -387,7 +281,7 @@ class Controller:
         return self._finish(*self._verdict, saved=self.saves.final_is_whole)
 
     def _on_stop_requested(self, e: m.StopRequested) -> list[m.Action]:
-        self._stop_reason = e.reason
+        self._stop.request(e.reason)
         return [_report("stop_requested", reason=e.reason)]
 
     def _finish(self, outcome: m.Outcome, reason: str, *, saved: bool) -> list[m.Action]:
@@ -456,10 +350,10 @@ class Controller:
         if self.state is not State.CLAIMING or self._claim_retry is not None:
             return []
         self._claim_attempts += 1
-        if self._claim_attempts >= LOAD_ATTEMPTS:
+        if self._claim_attempts >= ATTEMPTS:
             return self._finish("store-down", f"no new term could be claimed: {e.cause}", saved=False)
         self._claim_retry = self._new_token()
-        return _wait_for_store("controller", e.cause, self._claim_attempts, self._claim_retry)
+        return wait_for_store("controller", e.cause, self._claim_attempts, self._claim_retry)
 
     def _on_term_claimed(self, e: m.TermClaimed) -> list[m.Action]:
         self._check("term claimed")
@@ -469,7 +363,7 @@ class Controller:
         return self._restore("term claimed", everything=True)
 
     def _restore(self, trigger: str, *, everything: bool) -> list[m.Action]:
-        self._loss_known = False
+        self._stop.forget_loss()
         if self._lost:
             self.recovery.lose(sorted(self._lost))
             self._lost.clear()
@@ -498,13 +392,6 @@ class Controller:
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
-
-
-def _wait_for_store(node: NodeId, cause: str, attempt: int, token: int) -> list[m.Action]:
-    return [
-        _report("recovery_waiting", node=node, cause=cause, attempt=attempt),
-        m.SetTimer(token, min(FIRST_RETRY_S * 2 ** (attempt - 1), LONGEST_RETRY_S)),
-    ]
 
 
 def _report(name: str, **fields: Any) -> m.Report:

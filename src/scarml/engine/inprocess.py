@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
-from scarml.control.controller import State
 from scarml.control.history import Record
+from scarml.control.transitions import State
 from scarml.control.view import NodeId
 from scarml.core.block import Blocks
 from scarml.engine.cluster import Cluster

@@ -11,7 +11,9 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
-from scarml.control.controller import Controller, State, Stop
+from scarml.control.controller import Controller
+from scarml.control.stop import Stop
+from scarml.control.transitions import State
 from scarml.control.view import Layout, NodeId
 from scarml.core.block import Field, Table
 
@@ -149,7 +151,7 @@ class Driver:
         c, saves = self.controller, self.controller.saves
         return repr(
             (
-                [c.state, c.term, vars(c.clock), c.view, c._waiting, c._lost, c._loss_parts, c._verdict],
+                [c.state, c.term, vars(c.clock), c.view, c.awaited_nodes, c._lost, vars(c._stop), c._verdict],
                 [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.loads()],
             )
         )
@@ -232,8 +234,8 @@ class Driver:
         assert len(set(view.nodes)) == len(view.nodes)
         assert isinstance(c.state, State)
         if c.state in WAITS_FOR_NODES:
-            assert c._waiting, f"nobody is waited for in {c.state}"
-            assert c._waiting <= live, "somebody who is lost is waited for"
+            assert c.awaited_nodes, f"nobody is waited for in {c.state}"
+            assert c.awaited_nodes <= live, "somebody who is lost is waited for"
         if c._lost:
             assert c.state in (State.NEW, State.COMMITTING, State.DRAINING, State.CLAIMING, State.FINISHED)
         assert c.clock.commit >= self._last_commit, "a commit number was used twice"

@@ -12,7 +12,9 @@ from tests.unit.control.driver import Driver, make_layout, unit
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
-from scarml.control.controller import LOAD_ATTEMPTS, State, Stop
+from scarml.control.stop import Stop
+from scarml.control.transitions import State
+from scarml.control.view_installation import ATTEMPTS as LOAD_ATTEMPTS
 from scarml.core.model import Context
 from scarml.core.rng import stream
 

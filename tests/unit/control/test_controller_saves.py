@@ -9,7 +9,8 @@ from tests.unit.control.driver import Driver, make_layout, unit
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import MAX_ATTEMPTS, SaveStep
-from scarml.control.controller import State, Stop
+from scarml.control.stop import Stop
+from scarml.control.transitions import State
 
 QUARTER = Checkpoint("priority", "1/4", 4)
 FULL = Checkpoint("full", 1, 2)

@@ -7,8 +7,9 @@ from tests.unit.control.driver import Driver, make_layout, unit
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
-from scarml.control.controller import TRANSITIONS, State, Stop
 from scarml.control.history import RECORD_NAMES
+from scarml.control.stop import Stop
+from scarml.control.transitions import TRANSITIONS, State
 from scarml.core.model import Context
 from scarml.errors import ProtocolError, UsageError
 

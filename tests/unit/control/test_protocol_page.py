@@ -7,7 +7,7 @@ import re
 import pytest
 from scripts.draw_protocol import PAGE, diagram, fill_in
 
-from scarml.control.controller import TRANSITIONS, State
+from scarml.control.transitions import TRANSITIONS, State
 
 PAGE_TEXT = PAGE.read_text() if PAGE.exists() else ""
 

@@ -9,8 +9,9 @@ from tests.unit.engine.nodes import SEED, Cast
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
-from scarml.control.controller import Controller, Stop
+from scarml.control.controller import Controller
 from scarml.control.history import Record
+from scarml.control.stop import Stop
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess, ThreadScheduler

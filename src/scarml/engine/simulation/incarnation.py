@@ -11,8 +11,9 @@ import numpy as np
 
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
-from scarml.control.controller import Controller, Stop
+from scarml.control.controller import Controller
 from scarml.control.history import Record
+from scarml.control.stop import Stop
 from scarml.control.view import NodeId
 from scarml.engine.cluster import Cluster
 from scarml.engine.node import Training

@@ -1,0 +1,55 @@
+"""What the controller may be waiting for, and what may follow what.
+
+`TRANSITIONS` is the whole of it; the diagram in ``docs/protocol.md`` is drawn from it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["TRANSITIONS", "State"]
+
+
+class State(Enum):
+    """What the controller is waiting for."""
+
+    NEW = "the engine to start"
+    INSTALLING = "nodes to install the view and to load what they lack"
+    COMPUTING = "every node to be prepared"
+    HOLDING = "a save to be staged, before the prepared phase is committed"
+    COMMITTING = "every node to commit"
+    EVALUATING = "the loss"
+    DRAINING = "the save in flight, before everything is taken back"
+    CLAIMING = "a new term, before everything is taken back"
+    SAVING = "everything changed to be saved, before the end"
+    FINISHED = "nothing"
+
+
+_S = State
+TRANSITIONS: dict[tuple[State, str], State] = {
+    (_S.NEW, "start"): _S.INSTALLING,
+    (_S.INSTALLING, "next phase"): _S.COMPUTING,
+    (_S.INSTALLING, "evaluate"): _S.EVALUATING,
+    (_S.INSTALLING, "end"): _S.SAVING,
+    (_S.COMPUTING, "prepared, save not staged"): _S.HOLDING,
+    (_S.COMPUTING, "decide"): _S.COMMITTING,
+    (_S.HOLDING, "decide"): _S.COMMITTING,
+    (_S.COMMITTING, "next phase"): _S.COMPUTING,
+    (_S.COMMITTING, "evaluate"): _S.EVALUATING,
+    (_S.COMMITTING, "end"): _S.SAVING,
+    (_S.EVALUATING, "next phase"): _S.COMPUTING,
+    (_S.EVALUATING, "end"): _S.SAVING,
+    **{
+        (state, trigger): target
+        for state in (_S.INSTALLING, _S.COMPUTING, _S.HOLDING, _S.COMMITTING, _S.EVALUATING, _S.SAVING)
+        for trigger, target in (
+            ("recover what was lost", _S.INSTALLING),
+            ("recover all, save in flight", _S.DRAINING),
+            ("recover all", _S.CLAIMING),
+        )
+    },
+    (_S.DRAINING, "recover all"): _S.CLAIMING,
+    (_S.CLAIMING, "term claimed"): _S.INSTALLING,
+    **{(state, "finish"): _S.FINISHED for state in _S if state is not _S.FINISHED},
+}
+"""(state, trigger) → state."""

@@ -1,0 +1,90 @@
+"""Installing a view: every node obeys it and loads what it lacks; a store that cannot be read is tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from scarml.control import messages as m
+from scarml.control.history import Record
+from scarml.control.view import NodeId
+
+__all__ = ["ATTEMPTS", "ViewInstallation", "wait_for_store"]
+
+ATTEMPTS = 12
+FIRST_RETRY_S = 0.2
+LONGEST_RETRY_S = 10.0
+
+
+class ViewInstallation:
+    """One view on its way to all its nodes.
+
+    Args:
+        orders: what each node is told.
+        new_timer: gives a fresh token for a timer.
+    """
+
+    def __init__(self, orders: Mapping[NodeId, m.InstallView], new_timer: Callable[[], int]) -> None:
+        self._orders = orders
+        self._new_timer = new_timer
+        self._installed: dict[NodeId, m.ViewInstalled] = {}
+        self._attempts: dict[NodeId, int] = {}
+        self._retries: dict[int, NodeId] = {}
+
+    def begin(self) -> list[m.Action]:
+        """Tell every node."""
+        return [m.Send(node, order) for node, order in self._orders.items()]
+
+    def awaits(self, node: NodeId, view: int) -> bool:
+        """Whether this node has still to install this view."""
+        return node in self._orders and self._orders[node].view.number == view and node not in self._installed
+
+    @property
+    def awaited_nodes(self) -> set[NodeId]:
+        """The nodes that do not obey it yet."""
+        return set(self._orders) - set(self._installed)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all nodes obey the view."""
+        return len(self._installed) == len(self._orders)
+
+    def on_installed(self, event: m.ViewInstalled) -> list[m.Action]:
+        """A node obeys."""
+        self._installed[event.node] = event
+        return [m.Report(Record("copy_damaged", {"node": event.node, "detail": text})) for text in event.damaged]
+
+    def on_failed(self, event: m.LoadFailed) -> list[m.Action] | None:
+        """A node could not load. Returns None if it has tried often enough."""
+        n = self._attempts[event.node] = self._attempts.get(event.node, 0) + 1
+        if n >= ATTEMPTS:
+            return None
+        token = self._new_timer()
+        self._retries[token] = event.node
+        return wait_for_store(event.node, event.cause, n, token)
+
+    def on_timer(self, token: int) -> list[m.Action]:
+        """Time for a node to try again."""
+        node = self._retries.pop(token, None)
+        if node is None or node in self._installed:
+            return []
+        return [m.Send(node, self._orders[node])]
+
+    def summary(self) -> dict[str, Any]:
+        """What was loaded, over all nodes: fields of ``recovery_completed``."""
+        installed = self._installed.values()
+        spans = [i for e in installed for i in (e.oldest, e.newest) if i is not None]
+        return {
+            "restored": sum(e.restored for e in installed),
+            "from_x0": sum(e.from_x0 for e in installed),
+            "oldest": min(spans, default=None),
+            "newest": max(spans, default=None),
+        }
+
+
+def wait_for_store(node: NodeId, cause: str, attempt: int, token: int) -> list[m.Action]:
+    """Say that the store cannot be read, and try again later, each time after a longer while."""
+    return [
+        m.Report(Record("recovery_waiting", {"node": node, "cause": cause, "attempt": attempt})),
+        m.SetTimer(token, min(FIRST_RETRY_S * 2 ** (attempt - 1), LONGEST_RETRY_S)),
+    ]
