@@ -135,7 +135,7 @@ def _columns(mine: Sequence[TrialRow], reference: Sequence[TrialRow]) -> list[st
     else:
         change = paired_reduction([r.cost for r in reference], [r.cost for r in mine])
         reduction = f"{_percent(change.value)} % [{_percent(change.high)}, {_percent(change.low)}]"
-    return [f"{cost:.2f}", reduction, f"{whole:.2f}", f"{norm:.3g}"]
+    return [f"{cost:.2f}".replace("-", "−"), reduction, f"{whole:.2f}".replace("-", "−"), f"{norm:.3g}"]
 
 
 def _percent(reduction: float) -> str:
