@@ -13,6 +13,7 @@
     │   └── DamagedError        bytes on the store are not what was written
     ├── RunInUseError           another process owns the run                         exit 5
     ├── SupersededError         a newer term has been claimed; this process must stop exit 5
+    ├── StoppedError            a signal asked to stop, and everything has been saved exit 75
     ├── RecoveryError           lost blocks could not be brought back                exit 4
     └── ProtocolError           a node or an engine broke the protocol: a bug in SCAR
 
@@ -35,6 +36,7 @@ __all__ = [
     "RunExistsError",
     "RunInUseError",
     "ScarError",
+    "StoppedError",
     "StoreError",
     "SupersededError",
     "UsageError",
@@ -83,6 +85,10 @@ class RunInUseError(ScarError):
 
 class SupersededError(ScarError):
     """A newer term has been claimed on this run; whatever this process writes no longer counts."""
+
+
+class StoppedError(ScarError):
+    """A signal asked a loop of the user's own to stop, and everything has been saved; exit with code 75."""
 
 
 class RecoveryError(ScarError):

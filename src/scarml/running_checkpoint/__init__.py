@@ -1,0 +1,1 @@
+"""The library: a running checkpoint in a training loop of the user's own."""
