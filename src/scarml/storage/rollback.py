@@ -6,16 +6,22 @@ one's base, so it cannot come back, whatever is saved at the same iterations lat
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from scarml.checkpoint.version_index import Version
 from scarml.errors import UsageError
 from scarml.storage.ownership import Timing
+from scarml.storage.row_check import check_rows
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.segment_header import read_header
+from scarml.storage.segment_rows import read_stored_index
 from scarml.storage.unit import FullSave
 
 __all__ = ["Rollback", "roll_back"]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +74,27 @@ def _plan(run: RunFolder) -> Rollback:
     newest = run.newest_commit(last) if last is not None else None
     if last is None or newest is None:
         raise UsageError("nothing was saved in this run yet: there is nothing to go back from, or to")
-    unit = run.last_unit(last)
+    unit = next((u for u in run.units(last) if _is_undamaged(run, u)), None)
     if unit is None:
         raise UsageError(
             "there is no complete full save in this run to go back to; only a run with --policy full makes any. "
             f"The running checkpoint, up to iteration {newest.iteration}, is left as it is"
         )
     return Rollback(newest, unit)
+
+
+def _is_undamaged(run: RunFolder, unit: FullSave) -> bool:
+    """Whether every block of a full save is what was written: after going back there is no newer copy to use."""
+    for name in unit.segments:
+        header = read_header(run.store, name)
+        for table, stored in header.tables.items():
+            index = read_stored_index(run.store, header, stored)
+            for part in check_rows(run.store, header, stored, index):
+                if part.rows.is_bad.any():
+                    blocks = index.ids[part.positions[part.rows.is_bad]][:5].tolist()
+                    _log.warning(
+                        "the full save of iteration %d is passed over: blocks %s … of table %r are damaged in %s",
+                        unit.iteration, blocks, table, name,
+                    )  # fmt: skip
+                    return False
+    return True

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.unit.storage.test_ownership import NoLocks, Time, acquire
 from tests.unit.storage.test_run_folder import new_run, state, write, write_unit
-from tests.unit.storage.test_segment_reader import segment
+from tests.unit.storage.test_segment_reader import blocks, flip, segment
 
 import scarml as scar
 from scarml.errors import RunInUseError, StoreError, SupersededError, UsageError
@@ -94,6 +94,14 @@ def test_a_full_save_that_failed_on_the_way_is_passed_over():
     assert done.newest.iteration == 240
     assert done.unit.commit == 16
     assert state(run, 2) == [16] * 10
+
+
+def test_a_damaged_full_save_gives_way_to_the_one_before(caplog):
+    run = a_run()
+    flip(run.store, segment(blocks(range(5), 16), commit=16), 3)
+    assert roll_back(run, yes).unit.commit == 8
+    assert "the full save of iteration 160 is passed over: blocks [3] … of table 'W' are damaged" in caplog.text
+    assert state(run, 2) == [8] * 10
 
 
 def test_what_is_not_confirmed_changes_nothing():
