@@ -25,11 +25,11 @@ def numbered(n: int = 16, d: int = 2) -> np.ndarray:
     return np.zeros((n, d)) + np.arange(n)[:, None]
 
 
-class Crash(Exception):
+class CrashError(Exception):
     """Ends a loop as a defect of the user's own would."""
 
 
-# -------------------------------------------------------------------------------------------------- stopping and going on
+# ------------------------------------------------------------------------------------------------ stopping and going on
 @pytest.mark.parametrize("settings", [{}, {"scoring": "background"}, {"policy": "full"}, {"policy": "round"}], ids=str)
 @pytest.mark.parametrize("with_touched", [False, True])
 def test_a_loop_that_ended_and_goes_on_is_bit_identical(
@@ -115,9 +115,9 @@ def test_leaving_by_an_exception_saves_nothing_more(store: MemoryStore) -> None:
             ckpt.restore()
             W[...] = -1
             ckpt.save(1)  # not due
-            raise Crash
+            raise CrashError
 
-    with pytest.raises(Crash):
+    with pytest.raises(CrashError):
         crash_in_the_loop()
     assert bits(scar.load(store)["W"]["value"]) == bits(before)
 
@@ -150,7 +150,7 @@ def test_going_back_in_the_same_run(store: MemoryStore) -> None:
     assert bits(scar.load(store)["W"]["value"]) == bits(W)
 
 
-# ------------------------------------------------------------------------------------------------------ when, and how much
+# --------------------------------------------------------------------------------------------------- when, and how much
 def test_a_save_falls_due_for_loops_that_call_rarely(store: MemoryStore) -> None:
     W = numbered()
     with scar.RunningCheckpoint(store, {"W": W}, resume="auto", fraction="1/4", interval=16) as ckpt:
@@ -257,7 +257,7 @@ def test_scores_in_the_background_choose_the_rows_that_moved(store: MemoryStore)
     assert bits(scar.load(dead)["W"]["value"]) == bits(W)
 
 
-# ------------------------------------------------------------------------------------------------------------- losing rows
+# ---------------------------------------------------------------------------------------------------------- losing rows
 def test_recover_fills_in_only_the_lost_rows(store: MemoryStore) -> None:
     W, v = numbered(), numbered() * 2
     with scar.RunningCheckpoint(
@@ -305,7 +305,7 @@ def test_rows_that_were_never_finite_cannot_be_recovered(store: MemoryStore) -> 
     assert bits(scar.load(store)["W"]["value"]) == bits(W2)
 
 
-# ------------------------------------------------------------------------------------------------------- what is not done
+# ----------------------------------------------------------------------------------------------------- what is not done
 def test_calls_in_the_wrong_order_are_refused(store: MemoryStore) -> None:
     W = numbered()
     ckpt = scar.RunningCheckpoint(store, {"W": W})
