@@ -15,6 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,8 +24,9 @@ import numpy as np
 from scarml.checkpoint.selection import Checkpoint
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
-from scarml.control.controller import Controller, Stop
+from scarml.control.controller import Controller
 from scarml.control.history import Record
+from scarml.control.stop import Stop
 from scarml.control.view import Layout
 from scarml.core.block import Table
 from scarml.core.model import Model
@@ -34,12 +36,14 @@ from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
-from scarml.errors import RunExistsError, StoreError, UsageError
+from scarml.errors import RunExistsError, UsageError
 from scarml.result import Result
-from scarml.storage.local import LocalStore
+from scarml.storage.event_log import BufferedEventLog
 from scarml.storage.memory import MemoryStore
+from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
+from scarml.storage.store_url import redact_url
 
 __all__ = ["Job", "Resume"]
 
@@ -111,8 +115,8 @@ class Job:
         self._checkpoint = checkpoint or Checkpoint()
         self._stop = stop or Stop()
         self._loss_mean_below = loss_mean_below
-        self._run = None if run is None else Path(run)
-        self._store: Store | None = LocalStore(str(run)) if run is not None else store
+        self._where = "memory" if run is None else redact_url(str(run))
+        self._store: Store | None = open_store(str(run)) if run is not None else store
         self._resume = resume
         self._seed = seed
         self._n_shards = shards
@@ -160,11 +164,13 @@ class Job:
             start = self._start(folder, is_new)
             n_examples = sum(s.n_examples for s in shards)
             result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
-            log = _EventLog(folder, start.term)
+            log = BufferedEventLog(partial(folder.append_events, start.term), self._in_background)
 
             def on_record(record: Record) -> None:
                 record = result.take_in(record)
-                log.take_in(record)
+                log.add({"event": record.name, "t_s": round(record.t_s, 6), **record.fields})
+                if record.name == "save_committed":
+                    log.flush_soon()
                 if self._on_event is not None:
                     self._on_event(record)
 
@@ -176,6 +182,10 @@ class Job:
             at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
             result.end(finish, digest(engine.cluster.state()) if at_boundary else None)
             return result
+
+    def _in_background(self, task: Callable[[], None]) -> None:
+        if self._engine is not None:
+            self._engine.cluster.scheduler.write("event-log", task)
 
     def _stop_for(self, n_examples: int) -> Stop:
         if self._loss_mean_below is None:
@@ -215,7 +225,7 @@ class Job:
         for key in ("model", "data", "seed", "shards", "tables"):
             if folder.description.get(key) != description[key]:
                 raise UsageError(
-                    f"the run in {self._run} has {key} {folder.description.get(key)}, this command has "
+                    f"the run in {self._where} has {key} {folder.description.get(key)}, this command has "
                     f"{description[key]}; give the same, or use another --run folder"
                 )
         return folder, False
@@ -225,7 +235,7 @@ class Job:
             return RunFolder.create(store, description)
         except RunExistsError:
             raise RunExistsError(
-                f"{self._run} has a run in it; continue it with --resume auto, or name another folder with --run"
+                f"{self._where} has a run in it; continue it with --resume auto, or name another folder with --run"
             ) from None
 
     def _description(self, layout: Layout) -> dict[str, Any]:
@@ -286,27 +296,6 @@ class Job:
         finally:
             for s, handler in before.items():
                 signal.signal(s, handler)
-
-
-class _EventLog:
-    """Keeps records back until a save is durable, then writes them as one chunk. A failing store loses none of them."""
-
-    def __init__(self, folder: RunFolder, term: int) -> None:
-        self._folder = folder
-        self._term = term
-        self._kept: list[dict[str, Any]] = []
-
-    def take_in(self, record: Record) -> None:
-        self._kept.append({"event": record.name, "t_s": round(record.t_s, 6), **record.fields})
-        if record.name == "save_committed":
-            self.flush()
-
-    def flush(self) -> None:
-        try:
-            self._folder.append_events(self._term, self._kept)
-        except StoreError:
-            return
-        self._kept = []
 
 
 def _describe(table: Any) -> dict[str, Any]:
