@@ -216,6 +216,7 @@ class RunFolder:
 
     def units(self, term: int) -> Iterator[FullSave]:
         """The full saves that count in a term, the newest first. One that is not whole is left out, with a warning."""
+        base = self._terms.base_unit(term)
         for name in self._terms.visible_units(term):
             try:
                 unit = read_unit(self.store, name)
@@ -224,9 +225,12 @@ class RunFolder:
                 problem = str(e)
             else:
                 if problem is None:
+                    base = None if unit == base else base
                     yield unit
                     continue
             _log.warning("the full save %s cannot be used: %s", name, problem)
+        if base is not None and unit_problem(self.store, base) is None:
+            yield base
 
     def last_unit(self, term: int) -> FullSave | None:
         """The newest full save that counts in a term and is whole."""

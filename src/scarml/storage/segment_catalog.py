@@ -170,6 +170,10 @@ class SegmentCatalog:
         versions.set(np.arange(len(rows)), self.header(segment).version)
         return versions
 
+    def saves_of(self, segment: SegmentId, index: RowIndex, rows: Ids) -> Ids:
+        """The saves that some rows of a segment come from."""
+        return index.saves[rows] if index.saves is not None else np.full(len(rows), segment.save_id, np.int64)
+
     def newest_version(self) -> Version | None:
         """The newest version that any segment has, or None if there is no segment."""
         readable = self.readable()

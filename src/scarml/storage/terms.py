@@ -24,6 +24,7 @@ from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, RunIn
 from scarml.storage.owner import Owner
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.segment import SegmentId
+from scarml.storage.segment_header import read_header
 from scarml.storage.store import Store
 from scarml.storage.unit import FullSave, unit_name, unit_names
 
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 _CLAIM = re.compile(r"terms/(\d{8})\.claim")
 _BASE = re.compile(r"terms/(\d{8})\.base")
+
+_MAX_LISTINGS = 1000
 
 Base = Literal["new", "parent"] | FullSave
 """What a term starts from: nothing; all that its parent, the last term with a base record, sees; or one full save."""
@@ -154,14 +157,46 @@ class Terms:
         return self._records[term]
 
     def visible_segments(self, term: int) -> list[SegmentId]:
-        """The segments that count in a term, from the oldest to the newest. Those of the base may be gone."""
-        own = [i for i in map(SegmentId.parse, self._store.list(f"segments/{term:08d}-")) if i is not None]
-        base = [i for i in map(SegmentId.parse, self.record(term).segments) if i is not None]
-        return sorted({*base, *own})
+        """The segments that count in a term and are there, from the oldest to the newest.
+
+        Those of the base that are not there any more were merged into others, of this term.
+        """
+        base = set(self.record(term).segments)
+        own = f"segments/{term:08d}-"
+        names = (n for n in self.stored_segments() if n in base or n.startswith(own))
+        return sorted(i for i in map(SegmentId.parse, names) if i is not None)
+
+    def stored_segments(self) -> list[str]:
+        """The names of all segments that are there, while others may be merging some.
+
+        A listing takes a while: it may miss a segment that has gone by then, and also the new one into which that was
+        merged. So it is made again until nothing has gone since the one before.
+        """
+        before = set(self._store.list("segments/"))
+        for _ in range(_MAX_LISTINGS):
+            names = self._store.list("segments/")
+            if before <= set(names):
+                return names
+            before = set(names)
+        raise StoreError(f"segments kept vanishing while they were listed, {_MAX_LISTINGS} times; try again")
 
     def visible_units(self, term: int) -> list[str]:
-        """Names of the full saves that count in a term, the newest first."""
-        return [*unit_names(self._store, term), *self.record(term).units]
+        """Names of the full saves that count in a term and are there, the newest first."""
+        there = set(self._store.list("units/"))
+        return [*unit_names(self._store, term), *(name for name in self.record(term).units if name in there)]
+
+    def base_unit(self, term: int) -> FullSave | None:
+        """The full save that a term started from, if it did; also when its record has gone, see `compaction`."""
+        record = self.record(term)
+        ids = [i for i in map(SegmentId.parse, record.segments) if i is not None]
+        if record.kind != "unit" or not ids:
+            return None
+        try:
+            iteration = read_header(self._store, ids[0].name).iteration
+        except (NotFoundError, DamagedError) as e:
+            _log.warning("the full save that term %d started from cannot be used: %s", term, e)
+            return None
+        return FullSave(ids[0].term, ids[0].commit, iteration, ids[0].save_id, record.segments)
 
     def _create_claim(self, term: int, owner: Owner | None) -> None:
         self._tokens[term] = token = secrets.token_hex(8)

@@ -12,9 +12,9 @@ from scarml.storage.segment import SegmentId
 from scarml.storage.segment_header import read_header
 from scarml.storage.store import Store
 
-__all__ = ["FullSave", "read_unit", "unit_name", "unit_names", "unit_problem", "write_unit"]
+__all__ = ["FullSave", "is_older_unit", "read_unit", "unit_name", "unit_names", "unit_problem", "write_unit"]
 
-_NAME = re.compile(r"units/\d{8}-(\d{12,16})\.json")
+_NAME = re.compile(r"units/(\d{8,12})-(\d{12,16})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,13 @@ def unit_name(unit: FullSave) -> str:
 def unit_names(store: Store, term: int) -> list[str]:
     """The full saves of one term, the newest first."""
     found = (_NAME.fullmatch(name) for name in store.list(f"units/{term:08d}-"))
-    return [m[0] for m in sorted((m for m in found if m), key=lambda m: -int(m[1]))]
+    return [m[0] for m in sorted((m for m in found if m), key=lambda m: -int(m[2]))]
+
+
+def is_older_unit(name: str, than: FullSave) -> bool:
+    """Whether an object is the record of a full save, and an older one."""
+    match = _NAME.fullmatch(name)
+    return match is not None and (int(match[1]), int(match[2])) < (than.term, than.commit)
 
 
 def write_unit(store: Store, unit: FullSave) -> None:
