@@ -81,7 +81,7 @@ class Folder:
         if named is None:
             return cls(new_folder(RUNS, "demo"))
         with run_folder(str(named), "demo", None) as path:
-            return cls(path)
+            return cls(Path(path))
 
     def write_table(self, played: Sequence[Played]) -> list[dict[str, Any]]:
         """Keep the curves as ``demo.csv``, and return them as rows."""

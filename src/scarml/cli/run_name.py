@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from scarml.errors import UsageError
+from scarml.storage.store_url import parse_url
 
 __all__ = ["RUNS", "new_folder", "run_folder"]
 
@@ -16,12 +17,18 @@ RUNS = Path("scar-runs")
 
 
 @contextmanager
-def run_folder(named: str | None, model: str, data: str | None) -> Iterator[Path]:
+def run_folder(named: str | None, model: str, data: str | None) -> Iterator[Path | str]:
     """The folder of a run, made if need be. If the block fails before anything is in it, it is removed again.
 
+    A URL of another store (``s3://…``) is given back as it is: nothing has to be made there.
+
     Raises:
-        UsageError: it is a file, or cannot be made, read or written.
+        UsageError: it is a file, or cannot be made, read or written; or it is no URL of a store.
     """
+    if named is not None and "://" in named:
+        parse_url(named)
+        yield named
+        return
     if named is None:
         words = [model.rpartition(":")[2].lower(), *([data] if data else [])]
         path, is_new = new_folder(RUNS, "-".join(re.sub(r"[^\w.-]", "-", w) for w in words)), True

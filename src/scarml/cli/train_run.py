@@ -151,7 +151,7 @@ def _job(
     checkpoint: Checkpoint,
     kills: Sequence[Kill],
     criterion: Criterion | None,
-    folder: Path,
+    folder: Path | str,
     on_event: Callable[[Record], None],
 ) -> Job:
     from scarml.job import Job
@@ -179,7 +179,7 @@ def _job(
 
 
 # ------------------------------------------------------------------------------------------------------------- the end
-def _show(result: Result, folder: Path, output: Output) -> None:
+def _show(result: Result, folder: Path | str, output: Output) -> None:
     """The result, on stdout."""
     if output.as_json:
         print(json.dumps({**_finite(result.to_json()), "run": str(folder)}, allow_nan=False))
@@ -197,7 +197,7 @@ def _finite(value: Any) -> Any:
     return [_finite(v) for v in value] if isinstance(value, list) else value
 
 
-def _afterword(result: Result, code: int, folder: Path, status: RunStatus, job: Job) -> list[str]:
+def _afterword(result: Result, code: int, folder: Path | str, status: RunStatus, job: Job) -> list[str]:
     """What the user should know or do now."""
     lines = [
         f"scarml: warning: {counted(len(job.unfired_kills), '--kill')} did not happen: the run ended at "
@@ -219,7 +219,7 @@ def _afterword(result: Result, code: int, folder: Path, status: RunStatus, job: 
     return lines
 
 
-def command_to_go_on(args: Sequence[str], folder: Path) -> str:
+def command_to_go_on(args: Sequence[str], folder: Path | str) -> str:
     """The same command, with ``--resume auto``.
 
     Example:

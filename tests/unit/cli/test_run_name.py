@@ -1,0 +1,18 @@
+"""Where a run is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from scarml.cli.run_name import run_folder
+from scarml.errors import UsageError
+
+
+def test_a_url_of_a_store_is_given_back_as_it_is() -> None:
+    with run_folder("memory://runs/first", "mlr", None) as folder:
+        assert folder == "memory://runs/first"
+
+
+def test_a_url_of_no_store_is_refused() -> None:
+    with pytest.raises(UsageError, match="no store for ftp://"), run_folder("ftp://host/run", "mlr", None):
+        pass
