@@ -7,6 +7,7 @@ else is here, once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from threading import Lock
 from typing import Protocol
 
@@ -18,9 +19,11 @@ from scarml.control.view import NodeId
 from scarml.core.block import Blocks, Ids, concatenate
 from scarml.engine.node import Forward, Node, Output, Reply, RunShards, ShardResult, Store, Stored, Training
 from scarml.engine.server import Server
+from scarml.engine.tidying import Tidying
 from scarml.engine.worker import Worker
 from scarml.errors import DamagedError, RunInUseError, StoreError, SupersededError
 from scarml.storage.background_writer import SaveJob, write_job
+from scarml.storage.compaction import Limits
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.unit import FullSave
 
@@ -67,6 +70,7 @@ class Cluster:
         open_folder: gives a node its own way to the run folder; ``controller`` is one of them.
         scheduler: when and where things run.
         on_record: gets every record of the run's history.
+        compaction: when to compact the run folder, and how much at once.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class Cluster:
         open_folder: Callable[[NodeId], RunFolder],
         scheduler: Scheduler,
         on_record: Callable[[Record], None],
+        compaction: Limits | None = None,
     ) -> None:
         self.training = training
         self.controller = controller
@@ -87,7 +92,9 @@ class Cluster:
         """Nodes about to be lost, with the lag of their loss: never prepared again; at lag 1 they save nothing more."""
         self._on_record = on_record
         self._folding = Lock()
-        self._folders = {name: open_folder(name) for name in ("controller", *controller.view.nodes)}
+        self._folders = {name: open_folder(name) for name in ("controller", "compactor", *controller.view.nodes)}
+        in_background = partial(scheduler.write, "compactor")
+        self._tidying = Tidying(self._folders["compactor"], in_background, scheduler.post, compaction)
         for name in controller.view.servers:
             self.nodes[name] = Server(name, training, self._folders[name].reader)
         for name in controller.view.workers:
@@ -105,6 +112,8 @@ class Cluster:
                 self._send("controller", action.node, action.order)
             case m.Report():
                 self._on_record(action.record)
+                if action.record.name == "save_committed":
+                    self._tidying.after_save(self.controller.term, list(self.nodes))
             case m.SetTimer():
                 self.scheduler.post(m.TimerFired(action.token), action.delay_s)
             case m.CompleteUnit():

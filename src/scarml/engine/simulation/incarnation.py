@@ -77,7 +77,9 @@ class Incarnation:
             checkpoint=scenario.checkpoint,
             stop=Stop(max_iters=scenario.max_iters, eval_every_iters=int(self._rng.integers(1, 4))),
         )
-        self.cluster = Cluster(world.training, controller, self._open, self.scheduler, self._on_record)
+        self.cluster = Cluster(
+            world.training, controller, self._open, self.scheduler, self._on_record, scenario.compaction
+        )
         self.follower = Follower(world.witness, self.cluster)
         self.scheduler.on_event = self._handle
         self.scheduler.on_post = self._on_post
@@ -119,7 +121,7 @@ class Incarnation:
             if owner in self._power_cords:
                 self._world.disk.crash()
                 raise DriverDiedError("power loss in a file operation")
-            if owner in ("controller", "outside"):
+            if owner in ("controller", "compactor", "outside"):
                 raise DriverDiedError("crash at a file operation")
             self.kill(owner, "crashed at a file operation")
         return True
@@ -171,12 +173,14 @@ class Incarnation:
 
     def crash_in_file_operation(self) -> None:
         """A node, or the driver, dies in one of its next file operations."""
-        name = "controller" if self._rng.random() < 0.2 else (self.any_nodes(1) or ["controller"])[0]
+        name = (self.any_nodes(1) or ["controller"])[0]
+        if self._rng.random() < 0.4:
+            name = ("controller", "compactor")[self._rng.integers(2)]
         self._disks[name].crash_at_op(int(self._rng.integers(1, 30)))
 
     def lose_power_in_file_operation(self) -> None:
-        """Everything dies in one of the next file operations of a node."""
-        name = (self.any_nodes(1) or ["controller"])[0]
+        """Everything dies in one of the next file operations of a node, or of the compactor."""
+        name = "compactor" if self._rng.random() < 0.3 else (self.any_nodes(1) or ["controller"])[0]
         self._power_cords.add(name)
         self._disks[name].crash_at_op(int(self._rng.integers(1, 30)))
 

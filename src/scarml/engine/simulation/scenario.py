@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scarml.checkpoint.selection import Checkpoint
+from scarml.storage.compaction import Limits
 
 __all__ = ["Scenario"]
 
@@ -21,6 +22,7 @@ class Scenario:
         checkpoint: the settings.
         max_iters: iterations to be done.
         n_faults: how many times something goes wrong; then the rest of the life is quiet, so that it can end.
+        compaction: often, so that it is tried.
     """
 
     servers: int
@@ -30,6 +32,7 @@ class Scenario:
     checkpoint: Checkpoint
     max_iters: int
     n_faults: int
+    compaction: Limits
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Scenario:
@@ -50,4 +53,9 @@ class Scenario:
             checkpoint=checkpoint,
             max_iters=int(rng.integers(4, 16)),
             n_faults=int(rng.integers(0, 7)),
+            compaction=Limits(
+                piece_bytes=int(rng.choice([200, 2_000, 1 << 20])),
+                slack_bytes=int(rng.choice([0, 1_000, 1 << 20])),
+                max_segments_per_node=int(rng.integers(1, 5)),
+            ),
         )
