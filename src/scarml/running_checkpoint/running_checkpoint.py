@@ -295,6 +295,7 @@ class RunningCheckpoint:
     def _save_everything(self, session: Session, signal_name: str | None) -> SaveReport:
         cause = session.save_everything(self._iteration, self._packed(self._extra))
         if cause is not None:
+            session.history.untold()  # it is told here
             why = f"{signal_name} came, but the" if signal_name else "the"
             raise StoreError(
                 f"{why} state at iteration {self._iteration} could not be saved whole: {cause}. The run can be resumed "

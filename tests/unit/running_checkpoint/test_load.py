@@ -1,0 +1,56 @@
+"""Arrays out of a folder, without the program that made it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import scarml as scar
+from scarml.errors import UsageError
+from scarml.storage.memory import MemoryStore
+from scarml.storage.run_folder import RunFolder
+from scarml.testing import tiny_problem
+
+
+def test_tables_fields_and_lengths(tmp_path: Path) -> None:
+    W, m = np.arange(12.0).reshape(4, 3), np.arange(4, dtype=np.int8)
+    topics, lengths = np.arange(5, dtype=np.uint16), [0, 3, 2]
+    tables = {"W": scar.rows(W, m=m), "docs": scar.ragged(topics, lengths)}
+    with scar.RunningCheckpoint(tmp_path / "run", tables) as ckpt:
+        ckpt.restore()
+        live = scar.load(tmp_path / "run")
+    loaded = scar.load(str(tmp_path / "run"))
+    for found in (live, loaded):
+        assert {name: sorted(fields) for name, fields in found.items()} == {
+            "W": ["m", "value"],
+            "docs": ["lengths", "value"],
+        }
+        assert (found["W"]["value"] == W).all()
+        assert (found["W"]["m"] == m).all()
+        assert (found["docs"]["value"] == topics).all()
+        assert found["docs"]["lengths"].tolist() == lengths
+
+
+def test_a_run_of_the_runtime_is_loaded_too() -> None:
+    model, data = tiny_problem("mlr")
+    store = MemoryStore()
+    scar.Job(model, data, stop=scar.Stop(max_iters=3), store=store, checkpoint=scar.Checkpoint("full", 1, 1)).run()
+    (table,) = model.tables(data)
+    assert scar.load(store)[table.name]["value"].shape[0] == table.n_blocks
+
+
+def test_what_cannot_be_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no run in"):
+        scar.load(tmp_path / "nowhere")
+    store = MemoryStore()
+    RunFolder.create(store, {})
+    with pytest.raises(UsageError, match="has not saved anything yet"):
+        scar.load(store)
+    model, data = tiny_problem("mlr")
+    store = MemoryStore()
+    scar.Job(model, data, stop=scar.Stop(max_iters=1), store=store, checkpoint=scar.Checkpoint("round", "1/8", 8)).run()
+    if len(store.list("segments/")) == 1:
+        with pytest.raises(UsageError, match="have not been saved"):
+            scar.load(store)
