@@ -216,7 +216,7 @@ class Outage:
 @contextmanager
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Waits between attempts of a hundredth of their length."""
-    for module in ("checkpoint_coordinator", "controller"):
+    for module in ("checkpoint_coordinator", "view_installation"):
         for name in ("FIRST_RETRY_S", "LONGEST_RETRY_S"):
             where = f"scarml.control.{module}.{name}"
             monkeypatch.setattr(where, 0.002)
