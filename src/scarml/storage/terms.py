@@ -126,10 +126,13 @@ class Terms:
             else:
                 return
 
+    def claimed(self) -> list[int]:
+        """All terms that were claimed, whether they could act or not, ascending."""
+        return sorted(int(m[1]) for m in map(_CLAIM.fullmatch, self._store.list("terms/")) if m)
+
     def last_claim(self) -> int:
-        """The last term that was claimed, whether it could act or not; 0 if there is none."""
-        found = (_CLAIM.fullmatch(name) for name in self._store.list("terms/"))
-        return max((int(m[1]) for m in found if m), default=0)
+        """The last term that was claimed; 0 if there is none."""
+        return max(self.claimed(), default=0)
 
     def claimed_by(self, term: int) -> Owner | None:
         """Who claimed a term; None if the claim names nobody, or cannot be read as one."""

@@ -15,7 +15,6 @@ from scarml.storage.unit import read_unit, unit_problem
 
 __all__ = ["verify"]
 
-_CLAIM = re.compile(r"terms/(\d{8})\.claim")
 _OBJECT = re.compile(
     r"SCAR-RUN|README\.txt|run\.json|owner\.json|owner\.lock|(terms|segments|units|events|commands)/.+"
 )
@@ -38,7 +37,7 @@ def verify(store: Store, on_progress: OnProgress = lambda _done, _total: None) -
     except DamagedError as e:
         result.damaged.append(Finding("run.json" if "run.json" in str(e) else "SCAR-RUN", str(e)))
     terms = Terms(store)
-    last = _verify_terms(store, terms, result)
+    last = _verify_terms(terms, result)
     if last is not None:
         _verify_units(store, terms, last, result)
         SegmentVerification(store, terms, last, result, on_progress).verify()
@@ -48,10 +47,9 @@ def verify(store: Store, on_progress: OnProgress = lambda _done, _total: None) -
 
 
 # ---------------------------------------------------------------------------------------------------------- the records
-def _verify_terms(store: Store, terms: Terms, result: Verification) -> int | None:
+def _verify_terms(terms: Terms, result: Verification) -> int | None:
     """The last term that acted, if its base can be read."""
-    claimed = sorted(int(m[1]) for m in map(_CLAIM.fullmatch, store.list("terms/")) if m)
-    last, is_readable = terms.last(), True
+    claimed, last, is_readable = terms.claimed(), terms.last(), True
     for term in claimed:
         try:
             terms.record(term)

@@ -50,7 +50,7 @@ def test_tables_of_every_form_are_read_through_in_pieces(monkeypatch):
     run = new_run()
     run.claim_term("new")
     s = sample(filled(WIDE, [0, 3, 4, 39]), filled(RAGGED, range(12)))
-    int8 = Segment(1, 2, 20, "server-0", 2, False, {"W": filled(WIDE, range(40))}, encodings={"W.value": "int8"})
+    int8 = Segment(1, 2, 20, "server-0", 2, False, {"W": filled(WIDE, range(40))}, encodings={"W": {"value": "int8"}})
     run.write_segment(s)
     run.write_segment(int8)
     calls: list[tuple[int, int]] = []
