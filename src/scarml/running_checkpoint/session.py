@@ -25,6 +25,8 @@ from scarml.running_checkpoint.reports import RestoreReport
 from scarml.running_checkpoint.saver import Begun, Saver
 from scarml.running_checkpoint.scores import BackgroundScoring
 from scarml.running_checkpoint.state import NODE, State, Taken
+from scarml.running_checkpoint.tidying import Tidying
+from scarml.storage.compaction import Compactor
 from scarml.storage.event_log import BufferedEventLog
 from scarml.storage.node_saves import NodeSaves
 from scarml.storage.run_folder import RunFolder
@@ -95,7 +97,8 @@ class Session:
         )
         in_background = settings.scores_in_background and self._selector.needs_distances
         saves = NodeSaves(NODE, state.blocks, state.caches, settings.encodings, partial(state.distances, in_background))
-        self._saver = Saver(folder, coordinator, saves, self.history.take_in)
+        self._saver = Saver(folder, coordinator, saves, self._take_in)
+        self._tidying = Tidying(Compactor(folder, term), self._saver.call, self._saver.supersede)
         self._scoring = BackgroundScoring(state.scores) if in_background else None
 
     @classmethod
@@ -248,6 +251,11 @@ class Session:
             iteration=iteration,
             executed=iteration,
         )
+
+    def _take_in(self, record: Record) -> None:
+        self.history.take_in(record)
+        if record.name == "save_committed":
+            self._tidying.after_save()
 
     def _in_background(self, task: Callable[[], None]) -> None:
         self._saver.call(task)
