@@ -90,7 +90,7 @@ class Result:
     def _recovered(self, record: Record) -> dict[str, Any]:
         if record["kind"] == "start":
             if record["restored"]:
-                keys = ("iteration", "restored", "from_x0", "oldest", "newest")
+                keys = ("iteration", "restored", "from_x0", "oldest", "newest", "mean_age_iters")
                 self.resumed_from = {k: record[k] for k in keys}
             return {}
         self.iteration = record["iteration"]

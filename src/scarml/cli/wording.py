@@ -57,7 +57,13 @@ def in_words(record: Record, iteration: int) -> str | None:
 
 
 def _resumed(f: dict[str, Any]) -> str:
-    return f"going on at x({f['iteration']}): {restored_from(f)}"
+    text = f"going on at x({f['iteration']}): {restored_from(f)}"
+    age = f.get("mean_age_iters")
+    if not age:
+        return text
+    # Everything set back by so many iterations would cost just these; what is older has mostly moved least.
+    cost = counted(max(round(age), 1), "iteration")
+    return f"{text}; on average {age:.1f} iterations old: expect to make up for about {cost}"
 
 
 def _recovered(f: dict[str, Any]) -> str:

@@ -161,7 +161,7 @@ class Controller:
             view=self.view.number,
             kind="start" if self.view.number == 1 else self._checkpoint.recovery,
             lost_blocks=self._lost_blocks,
-            **self._installation.summary(),
+            **self._installation.summary(self.clock.iteration),
             iteration=self.clock.iteration,
         )
         self._lost_blocks = 0

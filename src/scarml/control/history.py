@@ -27,7 +27,10 @@ RECORD_NAMES = {
     "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
     "node_lost": "a node is gone: node, reason, simulated",
     "recovery_started": "lost blocks are being restored: view, kind, lost_blocks",
-    "recovery_completed": "training goes on: view, kind, lost_blocks, from_x0, oldest, newest, iteration, perturbation",
+    "recovery_completed": (
+        "training goes on: view, kind, lost_blocks, restored, from_x0, oldest, newest, mean_age_iters, iteration, "
+        "perturbation"
+    ),
     "recovery_waiting": "the store cannot be read; trying again: cause, attempt",
     "copy_damaged": "a stored copy of a block could not be used, an older one was: detail",
     "stop_requested": "the run ends at the next boundary: reason",

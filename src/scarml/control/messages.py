@@ -198,6 +198,7 @@ class ViewInstalled:
         restored: blocks loaded with a stored value.
         from_x0: blocks that the store did not have: x(0).
         oldest, newest: iterations of the loaded values; both None if nothing was loaded.
+        sum_iterations: the iterations of all loaded values, added.
         damaged: sentences about stored copies that could not be used.
     """
 
@@ -207,6 +208,7 @@ class ViewInstalled:
     from_x0: int = 0
     oldest: int | None = None
     newest: int | None = None
+    sum_iterations: int = 0
     damaged: tuple[str, ...] = ()
 
 

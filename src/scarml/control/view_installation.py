@@ -70,15 +70,17 @@ class ViewInstallation:
             return []
         return [m.Send(node, self._orders[node])]
 
-    def summary(self) -> dict[str, Any]:
-        """What was loaded, over all nodes: fields of ``recovery_completed``."""
+    def summary(self, iteration: int) -> dict[str, Any]:
+        """What was loaded, over all nodes, for training at x(iteration): fields of ``recovery_completed``."""
         installed = self._installed.values()
         spans = [i for e in installed for i in (e.oldest, e.newest) if i is not None]
+        n = sum(e.restored for e in installed)
         return {
-            "restored": sum(e.restored for e in installed),
+            "restored": n,
             "from_x0": sum(e.from_x0 for e in installed),
             "oldest": min(spans, default=None),
             "newest": max(spans, default=None),
+            "mean_age_iters": round(iteration - sum(e.sum_iterations for e in installed) / n, 3) if n else None,
         }
 
 

@@ -189,6 +189,7 @@ class BlockHolder:
             from_x0=sum(int((~found).sum()) for _, _, found, _ in loaded),
             oldest=int(iterations.min()) if len(iterations) else None,
             newest=int(iterations.max()) if len(iterations) else None,
+            sum_iterations=int(iterations.sum()),
             damaged=tuple(text for _, _, _, damaged in loaded for text in damaged),
         )
 
