@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from scarml.checkpoint.version_index import Versions
 from scarml.core.block import Ids
-from scarml.storage.segment_catalog import Newest, SegmentCatalog
+from scarml.storage.occupancy import SegmentUse, measure
+from scarml.storage.segment_catalog import SegmentCatalog
 
 __all__ = ["SegmentCount", "TableCensus", "take_census"]
-
-_DENSE = 4
-"""Blocks are counted by id if ids go up to so many times their number; else by rank. A file may claim any id."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +21,7 @@ class TableCensus:
     """The newest copies of the blocks of one table.
 
     Args:
-        ids: of all blocks that were ever saved, ascending.
+        ids: of all blocks that were ever saved, in no order.
         versions: of their newest copies.
         live_bytes: what these take, without ids and checksums.
         encodings: by field, how many of these copies are in which encoding.
@@ -63,44 +62,26 @@ def take_census(catalog: SegmentCatalog) -> tuple[dict[str, TableCensus], Segmen
 
 def _count(catalog: SegmentCatalog) -> tuple[dict[str, TableCensus], SegmentCount]:
     """Raises UnreadableError: for `SegmentCatalog.retrying`."""
-    segments = catalog.readable()
-    headers = {s: catalog.header(s) for s in segments}
-    count = SegmentCount(
-        len(segments), sum(s.is_compacted for s in segments), sum(h.size_bytes for h in headers.values())
-    )
-    tables = {}
-    for name in sorted({t for h in headers.values() for t in h.tables}):
-        tables[name] = _count_table(catalog, name)
-        count.live_bytes += tables[name].live_bytes
+    uses = measure(catalog, {}, set())
+    n_compacted = sum(u.id.is_compacted for u in uses)
+    count = SegmentCount(len(uses), n_compacted, sum(u.size_bytes for u in uses))
+    names = sorted({t for u in uses for t in u.header.tables})
+    tables = {name: _count_table(catalog, uses, name) for name in names}
+    count.live_bytes = sum(t.live_bytes for t in tables.values())
     return tables, count
 
 
-def _count_table(catalog: SegmentCatalog, table: str) -> TableCensus:
-    ids, newest = _find_newest(catalog, table)
-    found = np.flatnonzero(newest.segment >= 0)
-    census = TableCensus(ids[found], Versions.initial(len(found)))
-    order = np.argsort(newest.segment[found], kind="stable")
-    cuts = np.searchsorted(newest.segment[found][order], np.arange(len(newest.segments) + 1))
-    for n, s in enumerate(newest.segments):
-        at = order[cuts[n] : cuts[n + 1]]
-        if not len(at):
-            continue
-        rows, index, stored = newest.row[found[at]], catalog.index(s, table), catalog.header(s).tables[table]
-        census.versions.put(at, catalog.versions_of(s, index, rows))
+def _count_table(catalog: SegmentCatalog, uses: Sequence[SegmentUse], table: str) -> TableCensus:
+    parts = [(u, u.live[table]) for u in uses if len(u.live.get(table, ()))]
+    ids = np.concatenate([catalog.index(u.id, table).ids[rows] for u, rows in parts] or [np.zeros(0, np.int64)])
+    census = TableCensus(ids, Versions.initial(len(ids)))
+    first = 0
+    for use, rows in parts:
+        index, stored = catalog.index(use.id, table), use.header.tables[table]
+        at = np.arange(first, first + len(rows))
+        first += len(rows)
+        census.versions.put(at, catalog.versions_of(use.id, index, rows))
         census.live_bytes += int(stored.form.row_bytes(stored.n, index.lengths)[rows].sum())
         for f in stored.form.fields:
-            census.encodings.setdefault(f.field.name, Counter())[f.encoding] += len(at)
+            census.encodings.setdefault(f.field.name, Counter())[f.encoding] += len(rows)
     return census
-
-
-def _find_newest(catalog: SegmentCatalog, table: str) -> tuple[Ids, Newest]:
-    """The ids of all blocks that are stored (and perhaps some more), and where their newest copies are."""
-    parts = [catalog.index(s, table).ids for s in catalog.readable()]
-    n_ids = sum(len(p) for p in parts)
-    last = max((int(p[-1]) for p in parts if len(p)), default=-1)
-    if last < _DENSE * n_ids:
-        newest = catalog.find_newest(last + 1, lambda s: catalog.index(s, table), {})
-        return np.arange(last + 1, dtype=np.int64), newest
-    ids = np.unique(np.concatenate(parts))
-    newest = catalog.find_newest(len(ids), lambda s: catalog.index(s, table), {}, lambda x: np.searchsorted(ids, x))
-    return ids, newest
