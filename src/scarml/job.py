@@ -174,7 +174,7 @@ class Job:
                 if self._on_event is not None:
                     self._on_event(record)
 
-            training = Training(self._model, shards, layout, self._seed)
+            training = Training(self._model, shards, layout, self._seed, self._checkpoint.encodings(tables))
             engine = self._engine = self._make_engine(training, folder, on_record, self._stop_for(n_examples))
             stack.enter_context(self._signals(engine))
             finish = engine.run(start)

@@ -295,8 +295,8 @@ def element_counts(table: Table, f: Field, ids: Ids) -> Ids:
     return table.block_lengths[ids] if f.ragged else np.full(len(ids), f.n_per_block, np.int64)
 
 
-def stored_block_bytes(table: Table, names: Mapping[str, str]) -> Ids:
-    """Stored size of each block over all fields, scales included, in bytes, shape (n_blocks,).
+def stored_block_bytes(table: Table, names: Mapping[str, str], ids: Ids | None = None) -> Ids:
+    """Stored size of the blocks ``ids`` (None: all) over all fields, scales included, in bytes, shape (n,).
 
     Raises as `encodings_for`.
 
@@ -305,9 +305,11 @@ def stored_block_bytes(table: Table, names: Mapping[str, str]) -> Ids:
         >>> stored_block_bytes(table, {"value": "int8"})[:2].tolist()
         [14, 14]
     """
-    size = np.zeros(table.n_blocks, np.int64)
+    ids = table.all_ids if ids is None else ids
+    encodings = encodings_for(table, names)
+    size = np.zeros(len(ids), np.int64)
     for f in table.fields:
-        size += encodings_for(table, names)[f.name].size_bytes(element_counts(table, f, table.all_ids), f.dtype)
+        size += encodings[f.name].size_bytes(element_counts(table, f, ids), f.dtype)
     return size
 
 

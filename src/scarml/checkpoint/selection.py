@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
-from scarml.checkpoint.encoding import Encodings, stored_block_bytes
+from scarml.checkpoint.encoding import Encodings, encoding_named, encodings_for, stored_block_bytes
 from scarml.checkpoint.policy import Candidates, Full, RankBy, choose, policy_named
 from scarml.checkpoint.schedule import Schedule
 from scarml.core.block import Ids, Table
@@ -36,6 +36,9 @@ class Checkpoint:
         recovery: ``partial`` restores what was lost; ``full`` takes everything back and needs policy ``full``.
         budget_in: count the fraction in ``blocks`` (the paper) or in ``bytes``.
         rank_by: what ``priority`` ranks by.
+        encode: a narrower form to store values in: ``plain``, ``float32``, ``bfloat16`` or ``int8`` for the ``value``
+            of every table of floating-point numbers; or per table and field, as ``{"W": {"value": "int8"}}``. A last
+            save of a graceful stop is always plain.
 
     Raises:
         UsageError: one sentence for each combination that makes no sense.
@@ -51,6 +54,7 @@ class Checkpoint:
     recovery: Recovery = "partial"
     budget_in: BudgetUnit = "blocks"
     rank_by: RankBy = "distance"
+    encode: str | Encodings = "plain"
     schedule: Schedule = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,8 +73,26 @@ class Checkpoint:
             raise UsageError(f"--budget-in {self.budget_in!r} is unknown; choose blocks or bytes")
         if self.rank_by not in ("distance", "distance-per-byte"):
             raise UsageError(f"--rank-by {self.rank_by!r} is unknown; choose distance or distance-per-byte")
+        if isinstance(self.encode, str):
+            encoding_named(self.encode)
         object.__setattr__(self, "fraction", fraction)
         object.__setattr__(self, "schedule", Schedule(fraction, self.interval_iters))
+
+    def encodings(self, tables: Sequence[Table]) -> Encodings:
+        """How the fields of these tables are stored.
+
+        Raises:
+            UsageError: an encoding is none for its field, or there is no such table or field.
+        """
+        if isinstance(self.encode, str):
+            narrower = {t.name: {"value": self.encode} for t in tables if not t.derived and _is_floating(t)}
+            return narrower if self.encode != "plain" else {}
+        unknown = sorted(set(self.encode) - {t.name for t in tables})
+        if unknown:
+            raise UsageError(f"there is no table {unknown[0]!r} to encode; there are {[t.name for t in tables]}")
+        for t in tables:
+            encodings_for(t, self.encode.get(t.name, {}))
+        return self.encode
 
 
 class SaveSelector:
@@ -165,6 +187,10 @@ class SaveSelector:
                 chosen[t.name] = ids
             start += t.n_blocks
         return chosen
+
+
+def _is_floating(table: Table) -> bool:
+    return all(np.dtype(f.dtype).kind == "f" for f in table.fields if f.name == "value")
 
 
 def _as_fraction(value: Fraction | float | str) -> Fraction:

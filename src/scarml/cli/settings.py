@@ -42,6 +42,7 @@ class Settings:
     recovery: str = "partial"
     budget_in: str = "blocks"
     rank_by: str = "distance"
+    encode: str = "plain"
     kill: tuple[str, ...] = ()
     fail_rate: float = 0.0
     stop_loss_sum: float | None = None

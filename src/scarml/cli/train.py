@@ -96,6 +96,14 @@ def train(
             rich_help_panel=_SAVES,
         ),
     ] = None,
+    encode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="plain|float32|bfloat16|int8",
+            help="A narrower form to save values in (default: plain)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
     kill: Annotated[
         list[str] | None,
         typer.Option(

@@ -119,6 +119,7 @@ def _checkpoint(s: Settings) -> Checkpoint:
         recovery=cast(Literal["partial", "full"], s.recovery),
         budget_in=cast(Literal["blocks", "bytes"], s.budget_in),
         rank_by=cast(Literal["distance", "distance-per-byte"], s.rank_by),
+        encode=s.encode,
     )
 
 

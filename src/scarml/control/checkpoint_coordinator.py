@@ -189,7 +189,7 @@ class CheckpointCoordinator:
         unit = self._selector.is_full
         view = self._recovery.view.number
         orders: list[Action] = [
-            Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit)) for n, ids in parts.items()
+            Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit, save.final)) for n, ids in parts.items()
         ]
         return orders + self._progress(save)
 

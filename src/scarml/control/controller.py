@@ -65,7 +65,9 @@ class Controller:
         self.term = 0
         self.clock = TrainingClock(n_phases, seed)
         self.recovery = RecoveryCoordinator(layout, servers, workers)
-        selector = SaveSelector(checkpoint, layout.saved_tables, seed)
+        selector = SaveSelector(
+            checkpoint, layout.saved_tables, seed, checkpoint.encodings(list(layout.tables.values()))
+        )
         self.saves = CheckpointCoordinator(selector, layout, self.recovery, self._new_token)
         self._next_token = 1
         self._waiting: set[NodeId] = set()

@@ -139,13 +139,18 @@ class MeasureDistances:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SaveBlocks:
-    """Step 3 of a save: copy these blocks into the cache, then store them in the background."""
+    """Step 3 of a save: copy these blocks into the cache, then store them in the background.
+
+    ``unit``: it is a complete full save, all of whose segments count together. ``exact``: store the blocks bit by bit,
+    whatever encodings are set: the last save of a graceful stop.
+    """
 
     view: int
     save_id: int
     version: Version
     ids: Mapping[str, Ids]
     unit: bool
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,14 @@ processes of their own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.encoding import Encodings
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.control.view import Layout, NodeId, View
@@ -54,12 +55,14 @@ class Training:
         shards: the data, cut.
         layout: tables, partitions and shards.
         seed: of all random values.
+        encodings: how fields are stored.
     """
 
     model: Model
     shards: Sequence[Shard]
     layout: Layout
     seed: int
+    encodings: Encodings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +151,7 @@ class BlockHolder:
         self._training = training
         self._tables = [t for t in training.layout.tables.values() if t.home == home]
         self._open_reader = open_reader
-        self.saves = NodeSaves(name, self.blocks, self.caches)
+        self.saves = NodeSaves(name, self.blocks, self.caches, training.encodings)
 
     def obeys(self, view: int) -> bool:
         """Whether orders of this view are for this node now."""
@@ -221,7 +224,9 @@ class BlockHolder:
         if held is None or not len(keep):
             self.blocks[name] = blocks
             distance = self._training.model.distance
-            self.caches[name] = BlockCache(blocks, versions, distance, taken_over=not is_start)
+            self.caches[name] = BlockCache(
+                blocks, versions, distance, self._training.encodings.get(name), taken_over=not is_start
+            )
         else:
             self.blocks[name] = concatenate(blocks.table, [held.take(keep), blocks])
             self.caches[name].adopt(blocks, versions)

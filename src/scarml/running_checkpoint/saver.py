@@ -70,7 +70,6 @@ class Saver:
         self._timers: dict[int, threading.Timer] = {}
         self._superseded: str | None = None
         self._extra: dict[str, Any] | None = None
-        self._is_exact = False
         self._begun = Begun()
 
     # ------------------------------------------------------------------------------------------- the user's own thread
@@ -85,7 +84,7 @@ class Saver:
             SupersededError: another process has taken the run over.
         """
         self.wait_until_settled()
-        begun = self._begin(lambda: self._coordinator.save_all_changed(version), extra, exact=True)
+        begun = self._begin(lambda: self._coordinator.save_all_changed(version), extra)
         self.wait_until_settled()
         return begun
 
@@ -128,9 +127,9 @@ class Saver:
             self._timers.clear()
         self._writer.close()
 
-    def _begin(self, decide: Callable[[], list[m.Action]], extra: dict[str, Any] | None, exact: bool = False) -> Begun:
+    def _begin(self, decide: Callable[[], list[m.Action]], extra: dict[str, Any] | None) -> Begun:
         with self._settled:
-            self._extra, self._is_exact, self._begun = extra, exact, Begun()
+            self._extra, self._begun = extra, Begun()
             try:
                 self._carry_out(decide())
             finally:
@@ -176,7 +175,7 @@ class Saver:
         return []
 
     def _stage(self, order: m.SaveBlocks) -> list[m.Action]:
-        events, segment = self._saves.stage(order, extra=self._extra, exact=self._is_exact)
+        events, segment = self._saves.stage(order, self._extra)
         decided: list[m.Action] = []
         for event in events:
             match event:

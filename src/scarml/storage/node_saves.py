@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
-from scarml.checkpoint.encoding import Encodings
+from scarml.checkpoint.encoding import Encodings, stored_block_bytes
 from scarml.control import messages as m
 from scarml.control.view import NodeId
 from scarml.core.block import Blocks, Ids
@@ -60,15 +60,12 @@ class NodeSaves:
                 measured[name] = (cache.ids, self._score(name))
         return m.DistancesMeasured(self._name, order.save_id, measured)
 
-    def stage(
-        self, order: m.SaveBlocks, *, extra: Extra | None = None, exact: bool = False
-    ) -> tuple[list[m.Event], Segment | None]:
+    def stage(self, order: m.SaveBlocks, extra: Extra | None = None) -> tuple[list[m.Event], Segment | None]:
         """Step 4: copy the chosen blocks.
 
         Args:
             order: says which.
             extra: state to save beside them; it must not change any more.
-            exact: store them as they are, without encodings.
 
         Returns:
             What to tell the controller, and what to store, if anything.
@@ -79,16 +76,18 @@ class NodeSaves:
         n_left_out = 0
         for name, ids in order.ids.items():
             cache = self._caches[name]
-            blocks, left_out = cache.stage(self._blocks[name], ids, order.version, order.save_id, exact)
+            blocks, left_out = cache.stage(self._blocks[name], ids, order.version, order.save_id, order.exact)
             n_left_out += len(left_out)
             if len(blocks):
                 staged[name] = blocks
-        size_bytes = sum(b.nbytes for b in staged.values())
+        encodings: Encodings = {} if order.exact else self._encodings
+        size_bytes = sum(
+            int(stored_block_bytes(b.table, encodings.get(name, {}), b.ids).sum()) for name, b in staged.items()
+        )
         events: list[m.Event] = [m.BlocksStaged(self._name, order.save_id, size_bytes, n_left_out)]
         if not staged:
             return [*events, m.SaveCommitted(self._name, order.save_id, None, 0)], None
         v = order.version
-        encodings = {} if exact else self._encodings
         self._staged = Segment(
             v.term, v.commit, v.iteration, self._name, order.save_id, order.unit, staged, encodings, extra
         )

@@ -68,15 +68,17 @@ class _Living:
         scenario = Scenario.draw(rng)
         model, data = problem
         shards = model.shards(data, scenario.shards)
-        layout = Layout.of(model, model.tables(data), shards, seed, scenario.partitions)
+        tables = model.tables(data)
+        layout = Layout.of(model, tables, shards, seed, scenario.partitions)
+        encodings = scenario.checkpoint.encodings(tables)
         self._life = Life(seed, scenario)
         self._zombies: list[Incarnation] = []
         self._world = World(
             rng=rng,
             trace=hashlib.sha256(),
             scenario=scenario,
-            training=Training(model, shards, layout, seed),
-            witness=Witness(Sequential(model, data, seed=seed, n_shards=scenario.shards)),
+            training=Training(model, shards, layout, seed, encodings),
+            witness=Witness(Sequential(model, data, seed=seed, n_shards=scenario.shards), encodings),
             disk=SimulatedDisk(rng),
             on_fault=lambda name: self._life.faults.update([name]),
         )

@@ -37,14 +37,15 @@ class Scenario:
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Scenario:
         """Draw one."""
+        encode = ("plain", "plain", "bfloat16", "int8")[rng.integers(4)]
         if rng.random() < 0.3:
             recovery = "full" if rng.random() < 0.7 else "partial"
-            checkpoint = Checkpoint("full", 1, int(rng.integers(1, 5)), recovery)  # type: ignore[arg-type]
+            checkpoint = Checkpoint("full", 1, int(rng.integers(1, 5)), recovery, encode=encode)  # type: ignore[arg-type]
         else:
             fraction, interval = [("1/8", 8), ("1/4", 8), ("1/2", 4), ("1/3", 4), ("1", 2)][rng.integers(5)]
             policy = ("priority", "priority", "round", "random")[rng.integers(4)]
             budget_in = ("blocks", "bytes")[rng.integers(2)]
-            checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in)  # type: ignore[arg-type]
+            checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in, encode=encode)  # type: ignore[arg-type]
         return cls(
             servers=int(rng.integers(1, 5)),
             workers=int(rng.integers(1, 4)),

@@ -14,6 +14,7 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.checkpoint.encoding import Encodings, element_counts, encodings_for
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.core.block import Blocks, Ids, concatenate
@@ -35,10 +36,12 @@ class Witness:
 
     Args:
         reference: a sequential run of the same model on the same data with the same seed and shards.
+        encodings: how fields are stored: a restored value may be the rounded form of one that the training had.
     """
 
-    def __init__(self, reference: Sequential) -> None:
+    def __init__(self, reference: Sequential, encodings: Encodings) -> None:
         self.reference = reference
+        self._encodings = encodings
         self.n_checks: Counter[str] = Counter()
         self._values: dict[tuple[int, int], list[State]] = {(0, 0): [_copy(reference.state)]}
         self._reported = {name: Versions.initial(t.n_blocks) for name, t in reference.tables.items() if not t.derived}
@@ -100,9 +103,18 @@ class Witness:
             once = self._values.get(version, [])
             real = np.zeros(len(some), bool)
             for state in once:
-                real |= ~some.differs_from(state[name].take(some.ids))
+                had = state[name].take(some.ids)
+                real |= ~some.differs_from(had) | ~some.differs_from(self._rounded(had))
             wrong = some.ids[~real][:5].tolist()
             self.require(bool(real.all()), 1, f"blocks {wrong} of {name} at version {version} were never such values")
+
+    def _rounded(self, blocks: Blocks) -> Blocks:
+        rounded = blocks.copy()
+        for field_name, encoding in encodings_for(blocks.table, self._encodings.get(blocks.table.name, {})).items():
+            f = next(f for f in blocks.table.fields if f.name == field_name)
+            values = rounded.fields[field_name].reshape(-1)
+            values[...] = encoding.rounded(values, element_counts(blocks.table, f, blocks.ids))
+        return rounded
 
     def require(self, holds: bool, invariant: int, story: str) -> None:
         """Count a check; raise InvariantError if it fails."""
