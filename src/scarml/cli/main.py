@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scarml.cli import data, demo, inspect, models, rollback, train, verify
+from scarml.cli import data, demo, export, inspect, models, rollback, train, verify
 from scarml.cli.exit_codes import DONE, FAILED, USAGE, of_error
 from scarml.errors import ProtocolError, ScarError
 
@@ -32,6 +32,7 @@ app.command("demo")(demo.demo)
 app.command("models")(models.list_models)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(verify.verify)
+app.command("export")(export.export)
 app.command("rollback")(rollback.rollback)
 app.add_typer(data.app, name="data")
 
