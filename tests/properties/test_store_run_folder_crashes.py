@@ -30,7 +30,9 @@ class Reported:
     events: int = 0
 
 
-def save(run: RunFolder, reported: Reported, commit: int, ids: list[int], node: str = "server-0", unit: bool = False) -> Segment:
+def save(
+    run: RunFolder, reported: Reported, commit: int, ids: list[int], node: str = "server-0", unit: bool = False
+) -> Segment:
     blocks = TABLE.empty(np.array(ids))
     blocks.value[...] = 1000 * commit + blocks.ids[:, None]  # a value that says what it is
     segment = Segment(reported.term, commit, commit, node, commit, unit, {"W": blocks})
@@ -46,7 +48,10 @@ def live(store: LocalStore, reported: Reported) -> None:
     reported.term = run.claim_term("new")
     save(run, reported, 1, [0, 1, 2, 3])
     save(run, reported, 2, [2, 5])
-    parts = [save(run, reported, 3, ids, f"server-{node}", unit=True) for node, ids in enumerate([[0, 1, 2, 3], [4, 5, 6, 7]])]
+    parts = [
+        save(run, reported, 3, ids, f"server-{node}", unit=True)
+        for node, ids in enumerate([[0, 1, 2, 3], [4, 5, 6, 7]])
+    ]
     run.write_unit(FullSave(1, 3, 3, 3, tuple(s.name for s in parts)))
     reported.unit = 3
     run.append_events(1, [{"event": "saved"}])

@@ -26,7 +26,12 @@ def filled(table: Table, ids: object, seed: int = 0) -> Blocks:
 
 
 def segment(
-    *blocks: Blocks, term: int = 1, commit: int = 1, node: str = "server-0", save_id: int | None = None, unit: bool = False
+    *blocks: Blocks,
+    term: int = 1,
+    commit: int = 1,
+    node: str = "server-0",
+    save_id: int | None = None,
+    unit: bool = False,
 ) -> Segment:
     """A segment of these blocks; its iteration is ten times its commit."""
     tables = {b.table.name: b for b in blocks}
