@@ -114,7 +114,7 @@ class _Reading:
 
     def table_of_origin(self, name: str, n_blocks: int, census: TableCensus | None) -> Table:
         """The model's table, of which not all blocks were saved."""
-        ids = np.unique(census.ids) if census is not None else np.zeros(0, np.int64)
+        ids = census.ids if census is not None else np.zeros(0, np.int64)
         missing = _first_missing(ids, n_blocks)
         why = f"{n_blocks - len(ids):,} blocks of table {name!r} were never saved: {missing}"
         origin = self._origin_or_refuse(why)
@@ -182,9 +182,10 @@ def _stored_table(catalog: SegmentCatalog, form: TableForm) -> Table:
 
 
 def _first_missing(ids: Ids, n_blocks: int) -> str:
-    """The first blocks that are not among ``ids``, which are ascending."""
-    gaps = np.setdiff1d(np.arange(min(len(ids) + _MOST_NAMED, n_blocks)), ids)
-    return _listed(gaps[:_MOST_NAMED], n_blocks - len(ids))
+    """The first blocks that are not among ``ids``: each of these is there once."""
+    is_missing = np.ones(min(len(ids) + _MOST_NAMED, n_blocks), bool)
+    is_missing[ids[ids < len(is_missing)]] = False
+    return _listed(np.flatnonzero(is_missing)[:_MOST_NAMED], n_blocks - len(ids))
 
 
 def _listed(ids: Ids, n: int) -> str:
