@@ -18,6 +18,7 @@ __all__ = ["inspect"]
 SCHEMA_VERSION = 1
 _BAR_CHARS = 40
 _MOST_TERMS = 10
+_MOST_UNITS = 3
 
 
 def inspect(
@@ -50,9 +51,11 @@ def _rows(run: str, x: Inspection) -> Iterator[tuple[str, str]]:
     for table in x.tables:
         yield from _table(table)
     yield from _segments(x.segments)
-    for unit in x.units:
+    for unit in x.units[:_MOST_UNITS]:
         state = f"cannot be used: {unit.problem}" if unit.problem else f"complete, {unit.n_segments} segments"
         yield "full save", f"of iteration {unit.iteration} (term {unit.term}, commit {unit.commit}): {state}"
+    if len(x.units) > _MOST_UNITS:
+        yield "", f"and {len(x.units) - _MOST_UNITS} older ones"
     yield from _terms(x)
     yield from _history(x.history)
 
