@@ -172,9 +172,11 @@ class SaveSelector:
             Per table the ids to save, ascending; tables of which nothing is saved are left out.
         """
         n = len(self._size_bytes)
-        joined = np.zeros(n) if distances is None else np.concatenate([distances[t.name] for t in self._tables])
+        parts = [np.zeros(n)] if distances is None else [distances[t.name] for t in self._tables]
+        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
         scores = self._policy.scores(Candidates(self._size_bytes, joined), self._n_saves, self._cursor, self._seed)
-        scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
+        if self._owed.any():
+            scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
         picked = choose(scores, self._size_bytes, self._checkpoint.budget_in, self._account.balance)
         self._account = self._account.spend(int(self._cost[picked].sum()))
         self._owed[picked] = False

@@ -166,7 +166,10 @@ class CheckpointCoordinator:
             return []
         save.measuring.remove(event.node)
         for name, (ids, distance) in event.distances.items():
-            save.distances[name][ids] = distance
+            if len(ids) == len(save.distances[name]):  # of one node that has them all
+                save.distances[name] = distance
+            else:
+                save.distances[name][ids] = distance
             save.changed.setdefault(name, []).append(ids)
         return [] if save.measuring else self._choose(save)
 

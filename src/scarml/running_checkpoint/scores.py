@@ -79,8 +79,8 @@ class TableScores:
 
     def staged(self, ids: Ids, version: Version) -> None:
         """Blocks were chosen for a save; those that it really has are at distance 0."""
-        is_in_it = (self._cache.staged.commit[ids] == version.commit) & (self._cache.staged.term[ids] == version.term)
-        self._distance[ids[is_in_it]] = 0.0
+        is_in_it = self._cache.staged.commit[ids] == version.commit  # commits of one process are not used twice
+        self._distance[ids if is_in_it.all() else ids[is_in_it]] = 0.0
 
     def _clear(self) -> None:
         self._all_touched = False
