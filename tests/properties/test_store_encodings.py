@@ -6,6 +6,7 @@ import json
 import tracemalloc
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +22,14 @@ from tests.unit.storage.test_segment_encodings import (
     rounded,
 )
 
+from scarml.core.block import Blocks, Field, Table
 from scarml.errors import DamagedError, ModelError, NotFoundError
+from scarml.storage.compaction import Compactor, Limits
 from scarml.storage.memory import MemoryStore
-from scarml.storage.segment import Segment, encode_segment
+from scarml.storage.run_folder import RunFolder
+from scarml.storage.segment import Segment, SegmentId, encode_segment
 from scarml.storage.segment_header import read_header
+from scarml.storage.segment_reader import SegmentReader
 from scarml.storage.segment_rows import read_blocks, read_extra, read_stored_index
 
 W, DOCS = noisy(DENSE, [1, 5, 30]), noisy(RAGGED, [0, 1, 3, 11])
@@ -60,9 +65,7 @@ def test_flipped_bytes(flips):
 
 
 NUMBERS = st.sampled_from([0, 1, 2, 7, 2**31, 2**40, 2**61, 2**62 - 1, -1, 10**30])
-NAMES_OF = st.sampled_from(
-    ["plain", "float32", "bfloat16", "int8", "packed-1", "packed-63", "packed-64", "W/ids"]
-)
+NAMES_OF = st.sampled_from(["plain", "float32", "bfloat16", "int8", "packed-1", "packed-63", "packed-64", "W/ids"])
 
 
 @given(st.data())
@@ -98,6 +101,80 @@ def forged_reading(data: bytes) -> None:
     read_extra(store, header)
     for blocks in (W, DOCS):
         read_blocks(store, SEGMENT.name, blocks.table, blocks.ids)
+
+
+def compacted() -> tuple[str, bytes]:
+    run = RunFolder.create(MemoryStore(), {})
+    term = run.claim_term("new")
+    for commit in (1, 2):
+        tables = {"W": W, "docs": noisy(RAGGED, [3], seed=9)} if commit == 2 else {"W": W, "docs": DOCS}
+        run.write_segment(Segment(term, commit, commit, "server-0", commit, False, tables, NAMES, EXTRA))
+    step = Compactor(run, term, Limits(slack_bytes=-(1 << 30))).step()
+    assert step is not None
+    assert step.written is not None
+    return step.written, run.store.get(step.written)
+
+
+COMPACTED_NAME, COMPACTED = compacted()
+N_COMPACTED_HEADER = int.from_bytes(COMPACTED[:8], "little")
+
+
+def read_compacted(data: bytes) -> None:
+    store = MemoryStore()
+    store.put(COMPACTED_NAME, [data])
+    reader = SegmentReader(store, lambda: [SegmentId.parse(COMPACTED_NAME)])
+    reader.newest_version()
+    reader.newest_extra()
+    for table in (DENSE, RAGGED):
+        got = reader.read_newest(table, table.all_ids)
+        assert (got.versions.commit[got.found] <= 2).all()
+        assert got.found.sum() <= 4
+    run = RunFolder.create(store, {})
+    compactor = Compactor(run, run.claim_term("new"), Limits(slack_bytes=-(1 << 30)))
+    assert store.get(COMPACTED_NAME) == data
+    assert compactor.step() is None or COMPACTED_NAME not in store.list()
+
+
+@given(st.lists(st.tuples(st.integers(0, len(COMPACTED) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+def test_flipped_bytes_of_a_compacted_segment(flips):
+    data = bytearray(COMPACTED)
+    for at, mask in flips:
+        data[at] ^= mask
+    read_compacted(bytes(data))
+
+
+@given(st.data())
+def test_forged_headers_of_a_compacted_segment(data):
+    header = json.loads(COMPACTED[8 : 8 + N_COMPACTED_HEADER])
+    for key in INNER:
+        header["__metadata__"][key] = json.loads(header["__metadata__"][key])
+    container, key = data.draw(st.sampled_from(list(_places(header))))
+    container[key] = data.draw(JSON | NUMBERS | NAMES_OF)
+    if not isinstance(header.get("__metadata__"), dict):
+        return
+    for key in INNER:
+        if key in header["__metadata__"]:
+            header["__metadata__"][key] = json.dumps(header["__metadata__"][key])
+    text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
+    tracemalloc.start()
+    try:
+        with suppress(DamagedError, ModelError):
+            read_compacted(len(text).to_bytes(8, "little") + text + COMPACTED[8 + N_COMPACTED_HEADER :])
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_number_of_blocks_that_no_memory_holds_is_not_believed_by_the_compactor():
+    store = MemoryStore()
+    run = RunFolder.create(store, {})
+    term = run.claim_term("new")
+    table = Table("W", 2**60, (Field("value"),))
+    for commit in (1, 2):
+        blocks = Blocks(table, np.array([3, 2**59]), {"value": np.full(2, commit, np.float32)})
+        run.write_segment(Segment(term, commit, commit, "server-0", commit, False, {"W": blocks}))
+    assert Compactor(run, term, Limits(slack_bytes=-(1 << 30))).step() is not None
+    assert len(store.list("segments/")) == 1
 
 
 def test_a_dense_packed_shape_that_no_number_holds_is_refused():
