@@ -25,6 +25,9 @@ __all__ = ["Array", "Blocks", "Field", "Ids", "Table", "concatenate", "flat_inde
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
+_FEW = 256
+"""Elements of a row up to which a loop copies it faster than NumPy's assignment by index."""
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -230,10 +233,15 @@ class Blocks:
         at = self.positions(other.ids)
         starts, lengths, own_starts = self._runs(at)
         for f in self.table.fields:
+            source, target = other.fields[f.name], self.fields[f.name]
             if f.ragged:
-                copy_runs(other.fields[f.name], own_starts, lengths, self.fields[f.name], starts)
+                copy_runs(source, own_starts, lengths, target, starts)
+            elif 1 < f.n_per_block <= _FEW and source.flags.c_contiguous and target.flags.c_contiguous:
+                n = f.n_per_block
+                own_at = np.arange(0, len(at) * n, n)
+                copy_runs(source.reshape(-1), own_at, np.full(len(at), n), target.reshape(-1), at * n)
             else:
-                self.fields[f.name][at] = other.fields[f.name]
+                target[at] = source
 
     def _runs(self, at: Ids) -> tuple[Ids, Ids, Ids]:
         """Where the ragged blocks at positions ``at`` start here, their lengths, and where they start by themselves."""
