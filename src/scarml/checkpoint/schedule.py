@@ -57,4 +57,5 @@ class Schedule:
             >>> Schedule(Fraction(1, 4), 8).n_due(9, after=3)
             3
         """
-        return int(iteration / self.period_iters) - int(max(after, 0) / self.period_iters)
+        period, parts = self.period_iters.as_integer_ratio()
+        return iteration * parts // period - max(after, 0) * parts // period

@@ -6,18 +6,17 @@ import os
 import zlib
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Blocks, Table
 from scarml.errors import RunExistsError, UsageError
+from scarml.running_checkpoint.settings import Resume
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
 
-__all__ = ["Resume", "describe", "open_folder", "store_at"]
-
-Resume = Literal["auto", "must", "never"]
+__all__ = ["describe", "open_folder", "store_at"]
 
 _KIND = "running-checkpoint"
 

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from scarml.checkpoint.budget import BudgetUnit
@@ -23,12 +22,13 @@ from scarml.control.history import Record
 from scarml.core.block import Array, Ids
 from scarml.errors import StoppedError, StoreError, UsageError
 from scarml.running_checkpoint.extra import fill_in, pack
-from scarml.running_checkpoint.opening import Resume, store_at
+from scarml.running_checkpoint.opening import store_at
 from scarml.running_checkpoint.reports import CheckpointStatus, RecoverReport, RestoreReport, SaveReport
-from scarml.running_checkpoint.session import Session, Settings, restore_report
+from scarml.running_checkpoint.session import Session, restore_report
+from scarml.running_checkpoint.settings import OnError, Resume, Scoring, Settings
 from scarml.running_checkpoint.state import State
 from scarml.running_checkpoint.stop_signals import StopWish
-from scarml.running_checkpoint.tables import Ragged, Rows, blocks_over, check_ids
+from scarml.running_checkpoint.tables import Ragged, Rows, blocks_over, check_ids, check_names
 from scarml.storage.store import Store
 
 __all__ = ["RunningCheckpoint"]
@@ -64,7 +64,7 @@ class RunningCheckpoint:
         UsageError: one sentence for what is wrong with the arguments.
 
     Example:
-        >>> import scarml as scar
+        >>> import numpy as np, scarml as scar
         >>> W, v = np.zeros((784, 10), np.float32), np.zeros((784, 10), np.float32)
         >>> with scar.RunningCheckpoint("memory://example", {"W": scar.rows(W, v=v)}, resume="auto") as ckpt:
         ...     for k in range(ckpt.restore() + 1, 21):
@@ -83,8 +83,8 @@ class RunningCheckpoint:
         fraction: float | str | None = None,
         interval: int = 8,
         resume: Resume = "never",
-        scoring: Literal["exact", "background"] = "exact",
-        on_error: Literal["warn", "raise"] = "warn",
+        scoring: Scoring = "exact",
+        on_error: OnError = "warn",
         handle_signals: bool = True,
         budget_in: BudgetUnit = "blocks",
         rank_by: RankBy = "distance",
@@ -93,13 +93,6 @@ class RunningCheckpoint:
         on_event: Callable[[Record], None] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        for name, value, choices in (
-            ("resume", resume, ("auto", "must", "never")),
-            ("scoring", scoring, ("exact", "background")),
-            ("on_error", on_error, ("warn", "raise")),
-        ):
-            if value not in choices:
-                raise UsageError(f"{name} is {value!r}; choose one of {', '.join(choices)}")
         if not tables:
             raise UsageError("there are no tables to save; give at least one array")
         if fraction is None:
@@ -107,11 +100,10 @@ class RunningCheckpoint:
         checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in, rank_by=rank_by)
         self._store = store_at(url, storage_options)
         self._where = str(url) if isinstance(url, str | os.PathLike) else repr(url)
-        self._settings = Settings(checkpoint, resume, seed, encodings or {}, scoring == "background", on_event)
+        self._settings = Settings(checkpoint, resume, scoring, on_error, encodings or {}, seed, on_event)
         self._blocks = {name: blocks_over(name, given) for name, given in tables.items()}
-        self._check_names(self._settings.encodings, "encodings")
+        check_names(tables, self._settings.encodings, "encodings")
         self._state = State(self._blocks, self._settings.encodings)
-        self._raises = on_error == "raise"
         self._stop = StopWish() if handle_signals else None
         self._stack = ExitStack()
         self._session: Session | None = None
@@ -253,7 +245,7 @@ class RunningCheckpoint:
         start_s = time.perf_counter()
         if self._session is None or not self._is_restored:
             raise UsageError("recover() fills in what was lost since restore(); call restore() first")
-        self._check_names(lost, "lost")
+        check_names(self._blocks, lost, "lost")
         ids = {name: check_ids(self._blocks[name].table, given, unique=True) for name, given in lost.items()}
         taken, perturbation = self._session.recover(ids, self._iteration)
         oldest, newest = taken.span
@@ -263,24 +255,9 @@ class RunningCheckpoint:
 
     def status(self) -> CheckpointStatus:
         """How the running checkpoint stands. May be called in any thread."""
-        session = self._session
-        if session is None or not self._is_restored:
+        if self._session is None or not self._is_restored:
             raise UsageError("there is no status before restore(); call restore() first")
-        ages = self._iteration - self._state.durable_iterations()
-        history = session.history
-        return CheckpointStatus(
-            iteration=self._iteration,
-            durable_iteration=history.durable_iteration,
-            oldest_age=int(ages.max()),
-            median_age=float(np.median(ages)),
-            save_in_flight=session.is_in_flight,
-            n_saves=history.n_saves,
-            n_skipped=history.n_skipped,
-            n_failed=history.n_failed,
-            stored_bytes=history.stored_bytes,
-            last_error=history.last_error,
-            stall_s=self._stall_s,
-        )
+        return self._session.status(self._iteration, self._stall_s)
 
     # -------------------------------------------------------------------------------------------------------- its parts
     def _save_due(self, session: Session, after: int) -> SaveReport:
@@ -326,7 +303,7 @@ class RunningCheckpoint:
             )
         if touched is None:
             return session, None
-        self._check_names(touched, "touched")
+        check_names(self._blocks, touched, "touched")
         return session, {n: check_ids(self._blocks[n].table, ids, unique=False) for n, ids in touched.items()}
 
     def _opened(self) -> Session:
@@ -334,22 +311,18 @@ class RunningCheckpoint:
             raise UsageError("the run's folder is not open; use the RunningCheckpoint in a with statement")
         return self._session
 
-    def _check_names(self, given: Mapping[str, Any], what: str) -> None:
-        for name in given:
-            if name not in self._blocks:
-                raise UsageError(f"{what} names the table {name!r}; there are {', '.join(map(repr, self._blocks))}")
-
     def _packed(self, extra: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None if extra is None else pack(extra)
 
     def _complain(self, text: str, is_final: bool) -> None:
-        if self._raises and is_final:
-            raise StoreError(text)
-        if not self._raises or is_final:
-            status = self.status()
-            warnings.warn(
-                f"{text} (what is stored is of iteration {status.durable_iteration}, at the oldest {status.oldest_age} "
-                f"iterations behind x({self._iteration}); training goes on)",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        if self._settings.on_error == "raise":
+            if is_final:
+                raise StoreError(text)
+            return
+        status = self.status()
+        warnings.warn(
+            f"{text} (what is stored is of iteration {status.durable_iteration}, at the oldest {status.oldest_age} "
+            f"iterations behind x({self._iteration}); training goes on)",
+            RuntimeWarning,
+            stacklevel=3,
+        )

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from scarml.checkpoint.encoding import Encodings
-from scarml.checkpoint.selection import Checkpoint, SaveSelector
+import numpy as np
+
+from scarml.checkpoint.selection import SaveSelector
 from scarml.checkpoint.version_index import Version
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator
 from scarml.control.history import Record
@@ -20,10 +21,11 @@ from scarml.core.block import Ids
 from scarml.errors import StoppedError, StoreError
 from scarml.running_checkpoint.extra import unpack
 from scarml.running_checkpoint.history import History
-from scarml.running_checkpoint.opening import Resume, describe, open_folder
-from scarml.running_checkpoint.reports import RestoreReport
+from scarml.running_checkpoint.opening import describe, open_folder
+from scarml.running_checkpoint.reports import CheckpointStatus, RestoreReport
 from scarml.running_checkpoint.saver import Begun, Saver
 from scarml.running_checkpoint.scores import BackgroundScoring
+from scarml.running_checkpoint.settings import Settings
 from scarml.running_checkpoint.state import NODE, State, Taken
 from scarml.running_checkpoint.tidying import Tidying
 from scarml.storage.compaction import Compactor
@@ -32,28 +34,7 @@ from scarml.storage.node_saves import NodeSaves
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
 
-__all__ = ["Found", "Session", "Settings", "restore_report"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Settings:
-    """What the user chose.
-
-    Args:
-        checkpoint: what to save, and how often.
-        resume: whether a run may, or must, be there.
-        seed: of random choices.
-        encodings: how fields are stored.
-        scores_in_background: measure between saves.
-        on_event: gets every record.
-    """
-
-    checkpoint: Checkpoint
-    resume: Resume
-    seed: int
-    encodings: Encodings
-    scores_in_background: bool
-    on_event: Callable[[Record], None] | None
+__all__ = ["Found", "Session", "restore_report"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +76,7 @@ class Session:
         coordinator = CheckpointCoordinator(
             self._selector, layout, RecoveryCoordinator(layout, [NODE], []), itertools.count().__next__
         )
-        in_background = settings.scores_in_background and self._selector.needs_distances
+        in_background = settings.scoring == "background" and self._selector.needs_distances
         saves = NodeSaves(NODE, state.blocks, state.caches, settings.encodings, partial(state.distances, in_background))
         self._saver = Saver(folder, coordinator, saves, self._take_in)
         self._tidying = Tidying(Compactor(folder, term), self._saver.call, self._saver.supersede)
@@ -196,10 +177,22 @@ class Session:
         """Raise SupersededError if the run is no longer this process's."""
         self._saver.raise_if_superseded()
 
-    @property
-    def is_in_flight(self) -> bool:
-        """Whether a save is in flight."""
-        return self._saver.is_in_flight
+    def status(self, iteration: int, stall_s: float) -> CheckpointStatus:
+        """How the running checkpoint stands at x(``iteration``)."""
+        ages = iteration - self._state.durable_iterations()
+        return CheckpointStatus(
+            iteration=iteration,
+            durable_iteration=self.history.durable_iteration,
+            oldest_age=int(ages.max()),
+            median_age=float(np.median(ages)),
+            save_in_flight=self._saver.is_in_flight,
+            n_saves=self.history.n_saves,
+            n_skipped=self.history.n_skipped,
+            n_failed=self.history.n_failed,
+            stored_bytes=self.history.stored_bytes,
+            last_error=self.history.last_error,
+            stall_s=stall_s,
+        )
 
     def quiet(self) -> AbstractContextManager[None]:
         """Nothing is measured in the background in this block."""

@@ -23,7 +23,7 @@ class StopWish:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+        before = {s: signal.getsignal(s) or signal.SIG_DFL for s in (signal.SIGINT, signal.SIGTERM)}
 
         def note(number: int, _: Any) -> None:
             signal.signal(number, before[signal.Signals(number)])

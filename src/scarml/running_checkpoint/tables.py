@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scarml.core.block import Array, Blocks, Field, Ids, Table
 from scarml.errors import UsageError
 
-__all__ = ["Ragged", "Rows", "blocks_over", "check_ids", "ragged", "rows"]
+__all__ = ["Ragged", "Rows", "blocks_over", "check_ids", "check_names", "ragged", "rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,6 +142,14 @@ def _check_memory(what: str, array: Any) -> None:
         raise UsageError(f"{what} is not C-contiguous; give it as np.ascontiguousarray(…), and train on that array")
     if not array.flags.writeable:
         raise UsageError(f"{what} is read-only; expected an array that can be filled when the run is resumed")
+
+
+def check_names(tables: Iterable[str], given: Iterable[str], what: str) -> None:
+    """Raise UsageError if a name that the user gives is none of a table."""
+    known = list(tables)
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{what} names the table {name!r}; there are {', '.join(map(repr, known))}")
 
 
 def check_ids(table: Table, ids: Any, *, unique: bool) -> Ids:
