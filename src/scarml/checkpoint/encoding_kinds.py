@@ -1,0 +1,225 @@
+"""The encodings one by one: what each stores of a block, and what comes back. `encoding` names and explains them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scarml.checkpoint.encoding_kernels import (
+    from_bfloat16,
+    from_int8,
+    from_packed,
+    largest_of_blocks,
+    to_bfloat16,
+    to_int8,
+    to_packed,
+)
+from scarml.core.block import Array, Field, Ids
+from scarml.errors import ModelError
+
+__all__ = ["ENCODINGS", "PACKED", "Encoded", "Encoding"]
+
+_SCALE_BYTES = 4
+_N = TypeVar("_N", int, Ids)
+_SIGNIFICANT = np.uint32(0xFFFFFF80)
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Some blocks as they are stored: flat, in the order of the blocks; ``scales`` has one a block, or is None."""
+
+    values: Array
+    scales: NDArray[np.float32] | None = None
+
+
+class Encoding(ABC):
+    """One way of storing a field. ``counts`` are always the elements of each block, shape (n,); arrays are flat."""
+
+    name: str
+    is_lossy = True
+    has_scales = False
+    keeps_elements = True
+    """Whether an element of the field is an element of what is stored; else bytes are."""
+
+    @abstractmethod
+    def problem_with(self, field: Field) -> str | None:
+        """Why a field cannot be stored this way, as the end of a sentence; None if it can."""
+
+    @abstractmethod
+    def stored_dtype(self, dtype: str) -> str:
+        """NumPy's name of what the elements of such a field are stored as."""
+
+    def value_bytes(self, counts: _N, dtype: str) -> _N:
+        """Stored bytes of each block, or of one, without its scale."""
+        return counts * np.dtype(self.stored_dtype(dtype)).itemsize
+
+    def size_bytes(self, counts: Ids, dtype: str) -> Ids:
+        """Stored bytes of each block, its scale included."""
+        return self.value_bytes(counts, dtype) + (_SCALE_BYTES if self.has_scales else 0)
+
+    @abstractmethod
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        """Blocks as they are stored. ModelError if a value is none that can be stored this way."""
+
+    @abstractmethod
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        """The values that were stored, rounded."""
+
+    def rounded(self, values: Array, counts: Ids) -> Array:
+        """What would be restored."""
+        return self.decode(self.encode(values, counts), counts, values.dtype.name) if self.is_lossy else values
+
+
+class _Plain(Encoding):
+    name = "plain"
+    is_lossy = False
+
+    def problem_with(self, field: Field) -> str | None:
+        return None
+
+    def stored_dtype(self, dtype: str) -> str:
+        return dtype
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        return Encoded(values)
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        return encoded.values
+
+
+class _Float32(Encoding):
+    name = "float32"
+
+    def problem_with(self, field: Field) -> str | None:
+        return None if np.dtype(field.dtype) == np.float64 else "it is for float64"
+
+    def stored_dtype(self, dtype: str) -> str:
+        return "float32"
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        with np.errstate(over="ignore"):
+            return Encoded(values.astype(np.float32))
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        return encoded.values.astype(dtype)
+
+
+class _Bfloat16(Encoding):
+    name = "bfloat16"
+
+    def problem_with(self, field: Field) -> str | None:
+        return None if _is_float(field) else "it is for float32 and float64"
+
+    def stored_dtype(self, dtype: str) -> str:
+        return "uint16"
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        stored = np.empty(len(values), np.uint16)
+        with np.errstate(over="ignore"):
+            to_bfloat16(values.astype(np.float32, copy=False).view(np.uint32), stored)
+        return Encoded(stored)
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        bits = np.empty(len(encoded.values), np.uint32)
+        from_bfloat16(encoded.values, bits)
+        return bits.view(np.float32).astype(dtype, copy=False)
+
+
+class _Int8(Encoding):
+    name = "int8"
+    has_scales = True
+
+    def problem_with(self, field: Field) -> str | None:
+        if not _is_float(field):
+            return "it is for float32 and float64"
+        if field.name != "value":
+            return (
+                "it is only for 'value': on a linear scale the small entries of an optimizer's moments become zero, "
+                "and steps are divided by them. Take bfloat16"
+            )
+        return None
+
+    def stored_dtype(self, dtype: str) -> str:
+        return "int8"
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        """A block that is not finite gets the scale NaN, and is restored as NaNs."""
+        offsets = _offsets(counts)
+        bits = values.view(f"u{values.itemsize}")
+        largest = np.zeros(len(counts), bits.dtype)
+        largest_of_blocks(bits, offsets, bits.dtype.type(np.iinfo(f"i{values.itemsize}").max), largest)
+        with np.errstate(over="ignore"):
+            scales = (largest.view(values.dtype).astype(np.float64) / 127).astype(np.float32)
+        scales = (scales.view(np.uint32) & _SIGNIFICANT).view(np.float32)
+        scales[scales < _SMALLEST_NORMAL] = 0  # subnormal ones would not be exact
+        scales[~np.isfinite(scales)] = np.nan
+        stored = np.empty(len(values), np.int8)
+        to_int8(values, offsets, scales.astype(values.dtype), stored)
+        return Encoded(stored, scales)
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        assert encoded.scales is not None
+        out = np.empty(len(encoded.values), dtype)
+        from_int8(encoded.values, _offsets(counts), encoded.scales.astype(dtype), out)
+        return out
+
+
+class _Packed(Encoding):
+    is_lossy = False
+    keeps_elements = False
+
+    def __init__(self, n_bits: int) -> None:
+        self.name = f"packed-{n_bits}"
+        self._n_bits = n_bits
+
+    def problem_with(self, field: Field) -> str | None:
+        dtype = np.dtype(field.dtype)
+        if dtype.kind not in "iu":
+            return "it is for integers"
+        n_usable = 8 * dtype.itemsize - (dtype.kind == "i")
+        return None if self._n_bits <= n_usable else f"{field.dtype} has only {n_usable} bits for a value"
+
+    def stored_dtype(self, dtype: str) -> str:
+        return "uint8"
+
+    def value_bytes(self, counts: _N, dtype: str) -> _N:
+        return (counts * self._n_bits + 7) // 8
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        if len(values) and not 0 <= int(values.min()) <= int(values.max()) < 1 << self._n_bits:
+            raise ModelError(
+                f"values from {values.min()} to {values.max()} cannot be stored as {self.name}; "
+                f"expected 0 to {(1 << self._n_bits) - 1}"
+            )
+        starts = _offsets(self.value_bytes(counts, "uint8"))
+        stored = np.zeros(int(starts[-1]), np.uint8)
+        to_packed(values.astype(np.uint64), _offsets(counts), self._n_bits, starts[:-1], stored)
+        return Encoded(stored)
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        offsets = _offsets(counts)
+        out = np.empty(int(offsets[-1]), np.uint64)
+        starts = _offsets(self.value_bytes(counts, dtype))[:-1]
+        from_packed(encoded.values, starts, self._n_bits, offsets, out)
+        return out.astype(dtype)
+
+
+PACKED = {f"packed-{n_bits}": _Packed(n_bits) for n_bits in range(1, 64)}
+ENCODINGS: dict[str, Encoding] = {**{e.name: e for e in (_Plain(), _Float32(), _Bfloat16(), _Int8())}, **PACKED}
+"""All there are, by name."""
+
+
+def _is_float(field: Field) -> bool:
+    return np.dtype(field.dtype).name in ("float32", "float64")
+
+
+def _offsets(counts: Ids) -> Ids:
+    """Where each block starts, and where the last one ends, shape (n + 1,)."""
+    offsets = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    return offsets
