@@ -173,6 +173,8 @@ class BlockHolder:
         try:
             reader = self._open_reader(order.term)
             loaded = [self._load(t, order, reader) for t in self._tables if not t.derived]
+            if any(found.any() for _, _, found, _ in loaded):
+                reader.settle()
         except StoreError as e:
             return m.LoadFailed(self.name, order.view.number, str(e))
         self.view, self.term, self.commit = order.view, order.term, order.commit

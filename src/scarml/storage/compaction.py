@@ -10,8 +10,9 @@
     6  delete the segments that have nothing live left
 
 Whatever it dies at, nothing that was reported is lost: before 5 no segment is deleted, and after it every block is in
-the new segment, or in one that stays and is durable. (Storing the new one also makes the names durable that were listed
-beside it; where nothing is to be copied, `_settle` does.) What it leaves behind, the next compactor finds dead.
+the new segment, or in one that stays and is durable. (Storing the new one also makes the names durable that were
+listed beside it; where nothing is to be copied, `RunFolder.settle` does.) What it leaves behind, the next compactor
+finds dead.
 
 **One that was superseded harms no one.** Say term t compacts and t + 1 is claimed. Either the claim is there at 5: then
 t deletes no segment. Or it is not: then it is made later, and what t + 1 can see is listed later still (a claim lists
@@ -196,7 +197,7 @@ class Compactor:
             written = self._next_id(tables, extra, names)
             self._run.store.put(written.name, encode_merged(written, tables, extra))
         else:
-            self._settle("segments")
+            self._run.settle("segments")
         self._run.check_term(self._term)
         for name in plan.emptied:
             self._run.store.delete(name)
@@ -207,7 +208,7 @@ class Compactor:
             return
         older = [n for n in self._run.store.list("units/") if is_older_unit(n, last)]
         if older:
-            self._settle("units")
+            self._run.settle("units")
             self._run.check_term(self._term)
         for name in older:  # the oldest first: the base of a term that is claimed now is the last to lose its record
             self._run.store.delete(name)
@@ -218,10 +219,6 @@ class Compactor:
         commit = max([t.newest.commit for t in tables] + ([extra[0].commit] if extra is not None else []))
         earlier = [i for i in map(SegmentId.parse, names) if i is not None and i.node == _NODE and i.term == self._term]
         return SegmentId(self._term, commit, 1 + max((i.save_id for i in earlier), default=0), _NODE)
-
-    def _settle(self, folder: str) -> None:
-        """Make the names in a folder durable: a delete does, also one that finds nothing."""
-        self._run.store.delete(f"{folder}/nothing")
 
     def _read_extra(self, segment: SegmentId | None) -> tuple[SaveKey, StoredExtra] | None:
         if segment is None:

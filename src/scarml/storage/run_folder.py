@@ -35,7 +35,7 @@ from scarml.storage.readme import README_TEXT
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.segment import Segment, SegmentId, encode_segment
 from scarml.storage.segment_reader import Restored, SegmentReader
-from scarml.storage.store import Chunk, Store
+from scarml.storage.store import Chunk, Store, settle
 from scarml.storage.terms import Base, Terms
 from scarml.storage.unit import FullSave, read_unit, unit_problem, write_unit
 
@@ -235,6 +235,10 @@ class RunFolder:
     def last_unit(self, term: int) -> FullSave | None:
         """The newest full save that counts in a term and is whole."""
         return next(self.units(term), None)
+
+    def settle(self, folder: str) -> None:
+        """Make durable what is listed in ``segments`` or ``units``: see `scarml.storage.store.settle`."""
+        settle(self.store, folder)
 
     def reader(self, term: int) -> SegmentReader:
         """Reads the running checkpoint as it counts in a term."""

@@ -20,7 +20,7 @@ from scarml.errors import DamagedError, NotFoundError
 from scarml.storage.segment import SegmentId
 from scarml.storage.segment_catalog import Newest, SegmentCatalog, UnreadableError, groups, guarding
 from scarml.storage.segment_rows import RowIndex, Rows, read_extra, read_index, read_rows
-from scarml.storage.store import Store
+from scarml.storage.store import Store, settle
 
 __all__ = ["Damage", "Restored", "SegmentReader"]
 
@@ -79,6 +79,13 @@ class SegmentReader:
         self._store = store
         self._catalog = SegmentCatalog(store, list_visible)
         self._newest: dict[str, Newest] = {}
+
+    def settle(self) -> None:
+        """Make durable what was read: its writer may have died just before it did so itself. Raises StoreError.
+
+        Whoever takes what it has read for saved must do this first.
+        """
+        settle(self._store, "segments")
 
     def refresh(self) -> None:
         """Look at the store again: for new segments, and for ones that could not be read before."""

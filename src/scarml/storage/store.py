@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from scarml.errors import UsageError
 from scarml.storage.file_port import FileLock
 
-__all__ = ["Chunk", "LockReach", "Store", "check_name", "folder_of_prefix"]
+__all__ = ["Chunk", "LockReach", "Store", "check_name", "folder_of_prefix", "settle"]
 
 LockReach = Literal["machine", "process"]
 
@@ -121,3 +121,12 @@ def _is_name(name: str) -> bool:
 
 def _is_part(part: str) -> bool:
     return part.isascii() and part.isprintable() and not part.startswith(".") and "\\" not in part and bool(part)
+
+
+def settle(store: Store, folder: str) -> None:
+    """Make durable the names that are listed below a folder, for example ``segments``.
+
+    A writer that died between making a name and syncing the folder leaves a name that a power loss may still take away.
+    Whoever builds on what others left must settle it first.
+    """
+    store.delete(f"{folder}/nothing")  # a delete syncs the folder, also one that finds nothing
