@@ -17,6 +17,7 @@ BENCHMARKS = (
     "saving_in_memory",
     "training_with_saves",
     "saving_on_disk",
+    "library_saves",
     "mlr_iteration",
     "mf_iteration",
     "engine_overhead",

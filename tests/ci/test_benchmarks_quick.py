@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-PARTS = {"side_by_side", "stepped_job", "run_all"}
+PARTS = {"side_by_side", "stepped_job", "save_tasks", "run_all"}
+NEEDS = {"mf_iteration": "implicit", "library_saves": "torch"}
 NAMES = sorted(f.stem for f in BENCHMARKS.glob("*.py") if f.stem not in PARTS)
 
 
@@ -24,8 +25,8 @@ def run(*arguments: str) -> str:
 @pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_benchmark_gives_figures(name: str) -> None:
-    if name == "mf_iteration":
-        pytest.importorskip("implicit", reason="pip install -e '.[bench]'")
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason="pip install -e '.[bench]'")
     result = json.loads(run(f"{name}.py", "--quick", "--json"))
     assert result["quick"]
     assert result["rows"]
