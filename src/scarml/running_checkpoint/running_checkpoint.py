@@ -166,7 +166,7 @@ class RunningCheckpoint:
         if found is not None and found.extra is not None and extra is not None:
             fill_in(extra, found.extra)
         self._iteration = found.iteration if found is not None else 0
-        self._is_restored = True
+        self._is_restored, self._has_saved, self._extra = True, False, None
         self.last_restore = restore_report(found, self._where, time.perf_counter() - start_s)
         return self._iteration
 
@@ -290,7 +290,7 @@ class RunningCheckpoint:
         self, iteration: int, touched: Mapping[str, ArrayLike] | None
     ) -> tuple[Session, dict[str, Ids] | None]:
         session = self._opened()
-        session.raise_if_superseded()
+        session.raise_if_over()
         if not self._is_restored:
             raise UsageError(
                 "save() came before restore(); call restore() first: it fills the arrays when the run is resumed, and "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
 from scarml.control.history import Record
 from scarml.core.block import Ids
-from scarml.errors import StoreError, SupersededError
+from scarml.errors import StoreError, SupersededError, UsageError
 from scarml.storage.background_writer import BackgroundWriter, Outcome, SaveJob
 from scarml.storage.node_saves import NodeSaves
 from scarml.storage.run_folder import RunFolder
@@ -69,6 +69,7 @@ class Saver:
         self._writer = BackgroundWriter(folder)
         self._timers: dict[int, threading.Timer] = {}
         self._superseded: str | None = None
+        self._cut_short: str | None = None
         self._extra: dict[str, Any] | None = None
         self._begun = Begun()
 
@@ -91,22 +92,31 @@ class Saver:
     def wait_until_settled(self) -> None:
         """Wait until no save is in flight: what was staged is durable, or has been given up.
 
-        Raises:
-            SupersededError: another process has taken the run over.
+        Raises as `raise_if_over`.
         """
         with self._settled:
-            self._settled.wait_for(lambda: self._superseded is not None or not self.is_in_flight)
-        self.raise_if_superseded()
+            self._settled.wait_for(self._is_settled)
+        self.raise_if_over()
 
     @property
     def is_in_flight(self) -> bool:
         """Whether a save is in flight."""
         return self._coordinator.step is not SaveStep.IDLE
 
-    def raise_if_superseded(self) -> None:
-        """Raise SupersededError if another process has taken the run over."""
+    def raise_if_over(self) -> None:
+        """See whether saving can go on.
+
+        Raises:
+            SupersededError: another process has taken the run over.
+            UsageError: an exception, such as KeyboardInterrupt, cut a save short.
+        """
         if self._superseded is not None:
             raise SupersededError(self._superseded)
+        if self._cut_short is not None:
+            raise UsageError(
+                f"{self._cut_short} cut a save short, so that it is not known what has been copied; leave the with "
+                'block, and go on with a new RunningCheckpoint and resume="auto"'
+            )
 
     def supersede(self, cause: str) -> None:
         """Another process has taken the run over: nothing that this one stores counts any more."""
@@ -121,7 +131,7 @@ class Saver:
     def close(self) -> None:
         """Wait for the save in flight, then end the threads."""
         with self._settled:
-            self._settled.wait_for(lambda: self._superseded is not None or not self.is_in_flight)
+            self._settled.wait_for(self._is_settled)
             for timer in self._timers.values():
                 timer.cancel()
             self._timers.clear()
@@ -130,23 +140,26 @@ class Saver:
     def _begin(self, decide: Callable[[], list[m.Action]], extra: dict[str, Any] | None) -> Begun:
         with self._settled:
             self._extra, self._begun = extra, Begun()
-            try:
-                self._carry_out(decide())
-            finally:
-                self._extra = None
+            self._carry_out(decide)
+            self._extra = None
             return self._begun
 
-    # ------------------------------------------------------------------------------------------------ what was decided
-    def _take(self, decide: Callable[[], list[m.Action]]) -> None:
-        """Let the coordinator decide in any thread, and carry out what it decides."""
-        with self._settled:
-            self._carry_out(decide())
+    def _is_settled(self) -> bool:
+        return self._superseded is not None or self._cut_short is not None or not self.is_in_flight
 
-    def _carry_out(self, actions: Sequence[m.Action]) -> None:
-        todo = deque(actions)
-        while todo:
-            todo.extendleft(reversed(self._perform(todo.popleft())))
-        self._settled.notify_all()
+    # ------------------------------------------------------------------------------------------------ what was decided
+    def _carry_out(self, decide: Callable[[], list[m.Action]]) -> None:
+        """Let the coordinator decide, in any thread, and carry out what it decides."""
+        with self._settled:
+            try:
+                todo = deque(decide())
+                while todo:
+                    todo.extendleft(reversed(self._perform(todo.popleft())))
+            except BaseException as e:
+                self._cut_short = type(e).__name__
+                raise
+            finally:
+                self._settled.notify_all()
 
     def _perform(self, action: m.Action) -> list[m.Action]:
         """Carry out one action; what the coordinator decides next."""
@@ -197,16 +210,16 @@ class Saver:
         with self._settled:
             match self._saves.stored(save_id, outcome):
                 case m.SaveCommitted() as event:
-                    self._carry_out(self._coordinator.on_committed(event))
+                    self._carry_out(partial(self._coordinator.on_committed, event))
                 case m.SaveFailed() as event:
-                    self._carry_out(self._coordinator.on_failed(event))
+                    self._carry_out(partial(self._coordinator.on_failed, event))
                 case m.Superseded() as event:
                     self.supersede(event.cause)
 
     def _on_timer(self, token: int) -> None:
         with self._settled:
             self._timers.pop(token, None)
-            self._carry_out(self._coordinator.on_timer(token))
+            self._carry_out(partial(self._coordinator.on_timer, token))
 
     def _complete_unit(self, action: m.CompleteUnit) -> None:
         v = action.version
@@ -215,7 +228,6 @@ class Saver:
         except SupersededError as e:
             self.supersede(str(e))
         except StoreError as e:
-            cause = str(e)
-            self._take(lambda: self._coordinator.on_unit_failed(action.save_id, cause))
+            self._carry_out(partial(self._coordinator.on_unit_failed, action.save_id, str(e)))
         else:
-            self._take(lambda: self._coordinator.on_unit(action.save_id))
+            self._carry_out(partial(self._coordinator.on_unit, action.save_id))

@@ -170,12 +170,12 @@ class Session:
         return self.history.given_up
 
     def wait_until_settled(self) -> None:
-        """Wait until no save is in flight. SupersededError if the run is no longer this process's."""
+        """Wait until no save is in flight. Raises as `raise_if_over`."""
         self._saver.wait_until_settled()
 
-    def raise_if_superseded(self) -> None:
-        """Raise SupersededError if the run is no longer this process's."""
-        self._saver.raise_if_superseded()
+    def raise_if_over(self) -> None:
+        """See whether saving can go on. Raises as `Saver.raise_if_over`."""
+        self._saver.raise_if_over()
 
     def status(self, iteration: int, stall_s: float) -> CheckpointStatus:
         """How the running checkpoint stands at x(``iteration``)."""

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.running_checkpoint.loops import Sgd, bits, copy_of
 
 import scarml as scar
+from scarml.checkpoint.block_cache import BlockCache
 from scarml.errors import RecoveryError, RunExistsError, RunInUseError, SupersededError, UsageError
 from scarml.storage.memory import MemoryStore
 from scarml.storage.run_folder import RunFolder
@@ -447,3 +448,43 @@ def test_a_start_that_died_before_x0_was_saved_begins_anew(store: MemoryStore) -
         assert ckpt.last_restore is not None
         assert ckpt.last_restore.is_new
     assert bits(scar.load(store)["W"]["value"]) == bits(numbered())
+
+
+# -------------------------------------------------------------------------------------------------------- cut short
+@pytest.mark.parametrize("where", ["score", "stage"])
+def test_a_save_that_an_exception_cut_short_does_not_hang_and_is_not_relied_on(
+    store: MemoryStore, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    W = numbered()
+
+    def cut_short(*_: object) -> None:
+        raise KeyboardInterrupt  # as a signal does, at any moment
+
+    def swallow_it() -> None:
+        with scar.RunningCheckpoint(store, {"W": W}, resume="auto") as ckpt:
+            ckpt.restore()
+            W[...] += 1
+            with monkeypatch.context() as patched:
+                patched.setattr(BlockCache, where, cut_short)
+                with pytest.raises(KeyboardInterrupt):
+                    ckpt.save(1)
+            with pytest.raises(UsageError, match="KeyboardInterrupt cut a save short"):
+                ckpt.save(2)
+
+    with pytest.raises(UsageError, match="go on with a new RunningCheckpoint"):
+        swallow_it()
+    assert bits(scar.load(store)["W"]["value"]) == bits(numbered())
+
+
+def test_the_end_after_going_back_stores_nothing_of_before(store: MemoryStore) -> None:
+    W, state = numbered(), {"k": 0}
+    with scar.RunningCheckpoint(store, {"W": W}, resume="auto", fraction=1, interval=2) as ckpt:
+        ckpt.restore(extra=state)
+        for k in (1, 2, 3):
+            W += 1
+            ckpt.save(k, extra={"k": k})
+            ckpt.wait()
+        assert ckpt.restore(extra=state) == 2
+    with scar.RunningCheckpoint(store, {"W": W}, resume="auto") as ckpt:
+        assert ckpt.restore(extra=state) == 2
+        assert state == {"k": 2}
