@@ -153,15 +153,27 @@ class SegmentVerification:
         return int(v.term[0]), int(v.commit[0]), int(v.iteration[0])
 
     def _note_missing(self) -> None:
-        """Segments that the term started from and that are gone, though it has merged none."""
+        """Segments that the term started from and that are gone, though it has merged none.
+
+        Compaction deletes a segment without merging it if all that was in it has been saved again. So what is gone, and
+        newer than all that is left, is damage; of anything older one cannot know.
+        """
         stored = self._store.list("segments/")
         own = [s for s in map(SegmentId.parse, stored) if s is not None and s.term == self._term]
         if any(s.is_compacted for s in own):
             return
-        for name in sorted({*self._terms.record(self._term).segments} - {*stored}):
+        base = self._terms.record(self._term).segments
+        left = [s for s in map(SegmentId.parse, {*base, *(s.name for s in own)} & {*stored}) if s is not None]
+        for name in sorted({*base} - {*stored}):
+            gone = SegmentId.parse(name)
+            if gone is None:
+                continue
+            self._seen.add(gone)
             why = f"it is gone, though term {self._term} started from it"
-            self._result.damaged.append(Finding(name, why))
-            self._seen |= {s for s in [SegmentId.parse(name)] if s is not None}
+            if left and gone < max(left):
+                self._result.notes.append(Finding(name, f"{why}; as it should be if all in it had been saved again"))
+            else:
+                self._result.damaged.append(Finding(name, why))
 
     def _note_orphans(self) -> None:
         counts = self._seen | set(self._terms.visible_segments(self._term))

@@ -128,6 +128,18 @@ def test_a_segment_that_cannot_be_read_is_named_once(harm):
     ) in problem or harm == "torn"
 
 
+def test_a_segment_that_is_gone_may_have_been_saved_again():
+    run = new_run()
+    first = run.claim_term("new")
+    old, _ = write(run, first, 1), write(run, first, 2)
+    run.claim_term("parent")
+    run.store.delete(old.name)  # as compaction does if nothing in it counts any more
+    result = verify(run.store)
+    assert not result.damaged
+    assert [n.name for n in result.notes] == [old.name]
+    assert "as it should be" in result.notes[0].problem
+
+
 def test_extra_state_is_verified():
     run = new_run()
     s = Segment(run.claim_term("new"), 1, 10, "server-0", 1, False, {}, extra={"stream": np.arange(1000)})
