@@ -28,10 +28,10 @@ demo: setup ## train on real data, lose half of the servers, go on
 	@$(BIN)/scarml demo
 
 test: setup ## the fast tests (under a minute)
-	$(PYTEST) $(ARGS)
+	$(PYTEST) -q -n 2 $(ARGS)
 
 test-ci: setup ## the tests that are too long for every change (minutes)
-	$(PYTEST) -m ci -n 2 --timeout 900 -o faulthandler_timeout=850 $(ARGS)
+	$(PYTEST) -q -m ci -n 2 --timeout 900 -o faulthandler_timeout=850 $(ARGS)
 
 test-lowest: ## the fast tests on the lowest versions that pyproject.toml allows
 	@rm -rf $(VENV)-lowest && $(PYTHON) -m venv $(VENV)-lowest

@@ -3,6 +3,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scarml.plots.demo import draw, figure
 
 
@@ -19,6 +21,7 @@ def rows() -> list[dict[str, Any]]:
     return calm + lost
 
 
+@pytest.mark.ci
 def test_the_picture_is_the_same_file_every_time(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

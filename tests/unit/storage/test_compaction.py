@@ -472,7 +472,9 @@ TINY = Table("W", 4, (Field("value"),))
     ("table", "names", "n_saves", "share"),
     [
         (TINY, {}, 120, 0.5),
-        (Table("W", 20_000, (Field("value", "float32", (64,)),)), {"value": "int8"}, 60, 1 / 8),
+        pytest.param(
+            Table("W", 20_000, (Field("value", "float32", (64,)),)), {"value": "int8"}, 60, 1 / 8, marks=pytest.mark.ci
+        ),
         pytest.param(TINY, {}, 5000, 0.5, marks=pytest.mark.ci),
         pytest.param(Table("W", 3000, (Field("value", "float32", (16,)),)), {}, 3000, 1 / 8, marks=pytest.mark.ci),
     ],

@@ -139,7 +139,7 @@ def test_a_run_in_use_is_refused(kind):
     assert roll_back(run, yes, time.timing()).term == 3
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.ci)])
 def test_a_rollback_cut_short_at_any_operation_is_done_or_not_done(base_seed: int, every: int):
     counted = SimulatedDisk(np.random.default_rng(0))
     a_run(LocalStore("/run", counted, token="a"))
