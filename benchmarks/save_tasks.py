@@ -50,9 +50,9 @@ class Parameters:
 
     def memcpy(self) -> Mapping[str, float]:
         """Copy the whole state."""
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.thread_time()
         np.copyto(self._kept, self.W)
-        return {"memcpy": time.perf_counter() - start_s}
+        return {"memcpy": time.perf_counter() - start_s, "memcpy cpu": time.thread_time() - start_cpu_s}
 
 
 class RawFiles:
@@ -135,9 +135,9 @@ class LibrarySaves:
         With background scoring all blocks have been measured meanwhile, as in a loop whose iterations take longer than
         that.
         """
-        start_s = time.perf_counter()
+        start_s, start_cpu_s = time.perf_counter(), time.thread_time()
         report = self._checkpoint.save(next(self._iterations))
-        returned_s = time.perf_counter()
+        returned_s, returned_cpu_s = time.perf_counter(), time.thread_time()
         self._checkpoint.wait()
         durable_s = time.perf_counter()
         if report.outcome != "staged":
@@ -146,6 +146,7 @@ class LibrarySaves:
         settled_s = time.perf_counter()
         return {
             "stall": returned_s - start_s,
+            "stall cpu": returned_cpu_s - start_cpu_s,
             "store": durable_s - returned_s,
             "durable": durable_s - start_s,
             "settle": settled_s - durable_s,
