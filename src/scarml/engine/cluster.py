@@ -19,12 +19,12 @@ from scarml.control.view import NodeId
 from scarml.core.block import Blocks, Ids, concatenate
 from scarml.engine.node import Forward, Node, Output, Reply, RunShards, ShardResult, Store, Stored, Training
 from scarml.engine.server import Server
-from scarml.engine.tidying import Tidying
 from scarml.engine.worker import Worker
 from scarml.errors import DamagedError, RunInUseError, StoreError, SupersededError
 from scarml.storage.background_writer import SaveJob, write_job
 from scarml.storage.compaction import Limits
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.tidying import Tidying
 from scarml.storage.unit import FullSave
 
 __all__ = ["Cluster", "Scheduler"]
@@ -94,7 +94,9 @@ class Cluster:
         self._folding = Lock()
         self._folders = {name: open_folder(name) for name in ("controller", "compactor", *controller.view.nodes)}
         in_background = partial(scheduler.write, "compactor")
-        self._tidying = Tidying(self._folders["compactor"], in_background, scheduler.post, compaction)
+        self._tidying = Tidying(
+            self._folders["compactor"], in_background, lambda cause: scheduler.post(m.Superseded(cause)), compaction
+        )
         for name in controller.view.servers:
             self.nodes[name] = Server(name, training, self._folders[name].reader)
         for name in controller.view.workers:

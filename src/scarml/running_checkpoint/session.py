@@ -27,12 +27,11 @@ from scarml.running_checkpoint.saver import Begun, Saver
 from scarml.running_checkpoint.scores import BackgroundScoring
 from scarml.running_checkpoint.settings import Settings
 from scarml.running_checkpoint.state import NODE, State, Taken
-from scarml.running_checkpoint.tidying import Tidying
-from scarml.storage.compaction import Compactor
 from scarml.storage.event_log import BufferedEventLog
 from scarml.storage.node_saves import NodeSaves
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
+from scarml.storage.tidying import Tidying
 
 __all__ = ["Found", "Session", "restore_report"]
 
@@ -79,7 +78,7 @@ class Session:
         in_background = settings.scoring == "background" and self._selector.needs_distances
         saves = NodeSaves(NODE, state.blocks, state.caches, settings.encodings, partial(state.distances, in_background))
         self._saver = Saver(folder, coordinator, saves, self._take_in)
-        self._tidying = Tidying(Compactor(folder, term), self._saver.call, self._saver.supersede)
+        self._tidying = Tidying(folder, self._saver.call, self._saver.supersede)
         self._scoring = BackgroundScoring(state.scores) if in_background else None
 
     @classmethod
@@ -248,7 +247,7 @@ class Session:
     def _take_in(self, record: Record) -> None:
         self.history.take_in(record)
         if record.name == "save_committed":
-            self._tidying.after_save()
+            self._tidying.after_save(self._term, [NODE])
 
     def _in_background(self, task: Callable[[], None]) -> None:
         self._saver.call(task)
