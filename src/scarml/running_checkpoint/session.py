@@ -18,7 +18,7 @@ from scarml.control.history import Record
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.view import Layout
 from scarml.core.block import Ids
-from scarml.errors import StoppedError, StoreError
+from scarml.errors import DamagedError, StoppedError, StoreError
 from scarml.running_checkpoint.extra import unpack
 from scarml.running_checkpoint.history import History
 from scarml.running_checkpoint.opening import describe, open_folder
@@ -111,6 +111,7 @@ class Session:
         """Fill the arrays; or, if nothing has been saved, save what they hold as x(0), and return None.
 
         Raises:
+            DamagedError: there are segments, and none can be read.
             StoreError: the store cannot be read, or x(0) cannot be saved.
         """
         self.wait_until_settled()
@@ -118,6 +119,10 @@ class Session:
             reader = self._folder.reader(self._term)
             newest = reader.newest_version()
             if newest is None:
+                for damage in reader.damaged_segments():
+                    raise DamagedError(
+                        f"nothing that this run has saved can be read, so it is not begun anew: {damage}"
+                    )
                 self._state.start_anew()
                 self._tell_start(0)
                 self._save_x0(extra)

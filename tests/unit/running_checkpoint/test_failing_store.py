@@ -196,6 +196,22 @@ def test_a_damaged_copy_gives_way_to_an_older_one(inner: MemoryStore) -> None:
     assert [r["detail"] for r in records if r.name == "copy_damaged"] == list(found.damaged)
 
 
+def test_a_run_of_which_nothing_can_be_read_is_not_begun_anew(inner: MemoryStore) -> None:
+    W = np.zeros(4)
+    with scar.RunningCheckpoint(inner, {"W": W}, **ALL) as ckpt:
+        ckpt.restore()
+    for name in inner.list("segments/"):
+        inner._objects[name] = inner._objects[name][:-1]
+
+    def resume() -> None:
+        with scar.RunningCheckpoint(inner, {"W": W}, **ALL) as ckpt:
+            ckpt.restore()
+
+    with pytest.raises(DamagedError, match="nothing that this run has saved can be read, so it is not begun anew: seg"):
+        resume()
+    assert len(inner.list("segments/")) == 1
+
+
 def test_complete_full_saves_are_recorded_although_the_record_fails_at_first(store: FaultyStore) -> None:
     W = np.zeros(4)
     with scar.RunningCheckpoint(store, {"W": W}, policy="full", interval=1, resume="auto") as ckpt:
