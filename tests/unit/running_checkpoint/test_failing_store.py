@@ -207,7 +207,7 @@ def test_a_run_of_which_nothing_can_be_read_is_not_begun_anew(inner: MemoryStore
         with scar.RunningCheckpoint(inner, {"W": W}, **ALL) as ckpt:
             ckpt.restore()
 
-    with pytest.raises(DamagedError, match="nothing that this run has saved can be read, so it is not begun anew: seg"):
+    with pytest.raises(DamagedError, match="nothing that this run has saved can be read; it is not begun anew: seg"):
         resume()
     assert len(inner.list("segments/")) == 1
 
