@@ -121,7 +121,7 @@ class Session:
             if newest is None:
                 for damage in reader.damaged_segments():
                     raise DamagedError(
-                        f"nothing that this run has saved can be read, so it is not begun anew: {damage}"
+                        f"nothing that this run has saved can be read; it is not begun anew: {damage.problem}"
                     )
                 self._state.start_anew()
                 self._tell_start(0)
