@@ -24,7 +24,14 @@ def stored(folder: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-@pytest.mark.parametrize(("scoring", "n_saves"), [("exact", 2_000), ("background", 400)])
+@pytest.mark.parametrize(
+    ("scoring", "n_saves"),
+    [
+        ("exact", 2_000),
+        ("background", 400),
+        pytest.param("exact", 10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]),
+    ],
+)
 def test_thousands_of_saves(tmp_path: Path, scoring: str, n_saves: int) -> None:
     W, b = np.zeros((40, 10), np.float32), np.zeros(10)
     n_threads = threading.active_count()
