@@ -35,7 +35,9 @@ def measure(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory(dir=os.environ.get("SCAR_BENCH_DIR")) as folder:
         store = LocalStore(folder)
         parts = [np.sort(p) for p in np.array_split(rng.permutation(n_blocks), 8)]
-        segments = [Segment(1, k, k, 0, k, False, {"W": state.take(ids)}) for k, ids in enumerate(parts, start=1)]
+        segments = [
+            Segment(1, k, k, "server-0", k, False, {"W": state.take(ids)}) for k, ids in enumerate(parts, start=1)
+        ]
         rows = _write(store, folder, segments[0], 5 if quick else 60)
         for s in segments:
             store.put(s.name, encode_segment(s))

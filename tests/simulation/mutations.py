@@ -33,10 +33,12 @@ class Mutation:
     Args:
         name: what is wrong.
         apply: makes it so.
+        first_seed: where the search for a life that notices begins; some have to be searched for long.
     """
 
     name: str
     apply: Patch
+    first_seed: int = 0
 
 
 def _no_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -99,8 +101,8 @@ def _survivors_rolled_back(patch: pytest.MonkeyPatch) -> None:
 def _durable_when_staged(patch: pytest.MonkeyPatch) -> None:
     original = BlockCache.stage
 
-    def stage(self: BlockCache, current: Any, ids: Any, version: Any, save_id: int) -> Any:
-        staged = original(self, current, ids, version, save_id)
+    def stage(self: BlockCache, current: Any, ids: Any, version: Any, save_id: int, *more: Any) -> Any:
+        staged = original(self, current, ids, version, save_id, *more)
         self.mark_durable(save_id)
         return staged
 
@@ -120,10 +122,10 @@ def _unit_before_complete(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS = (
     Mutation("fsync left out", _no_fsync),
-    Mutation("fsync after rename", _fsync_after_rename),
+    Mutation("fsync after rename", _fsync_after_rename, first_seed=700),
     Mutation("folder not synced", _no_folder_sync),
     Mutation("view check dropped", _no_view_check),
-    Mutation("term check dropped", _no_term_check),
+    Mutation("term check dropped", _no_term_check, first_seed=800),
     Mutation("repeat check dropped", _no_repeat_check),
     Mutation("survivors rolled back", _survivors_rolled_back),
     Mutation("cache marked durable before it is", _durable_when_staged),

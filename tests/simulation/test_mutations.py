@@ -13,7 +13,7 @@ from scarml.errors import ProtocolError
 from scarml.testing import tiny_problem
 
 PROBLEMS = ("mlr", "mf", "lda", "adam")
-MAX_LIVES = 600
+MAX_LIVES = 2000
 
 
 @pytest.mark.ci
@@ -27,7 +27,7 @@ def test_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch, record_
 
 
 def first_noticed(mutation: Mutation) -> tuple[int, str]:
-    for seed in range(MAX_LIVES):
+    for seed in range(mutation.first_seed, mutation.first_seed + MAX_LIVES):
         try:
             live(seed, problem_of(seed))
         except ProtocolError as noticed:  # InvariantError is one
