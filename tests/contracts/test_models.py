@@ -23,7 +23,7 @@ from scarml.testing.models.plain_lda import PlainLDA
 
 @pytest.mark.parametrize("name", TINY_PROBLEMS)
 @pytest.mark.parametrize("seed", [0, 7])
-@pytest.mark.parametrize("n_shards", [1, 4, 40])
+@pytest.mark.parametrize("n_shards", [1, 4, pytest.param(40, marks=pytest.mark.ci)])
 def test_our_models_keep_the_contract(name: str, seed: int, n_shards: int) -> None:
     model, data = tiny_problem(name)
     check_model(model, data, n_shards=n_shards, iterations=4, seed=seed, loss_falls=True)
