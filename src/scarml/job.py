@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from scarml.control.history import Record
 from scarml.control.stop import Stop
 from scarml.control.view import Layout
 from scarml.core.block import Table
+from scarml.core.contract import check_n_phases, check_shards, check_tables
 from scarml.core.model import Model
 from scarml.core.sequential import digest
 from scarml.data.registry import load
@@ -47,7 +49,12 @@ from scarml.storage.store_url import redact_url
 
 __all__ = ["Job", "Resume"]
 
+_log = logging.getLogger(__name__)
+
 Resume = Literal["auto", "must", "never"]
+
+MOST = {"servers": 10_000, "workers": 10_000, "shards": 1_000_000, "threads": 1_000}
+"""Beyond what makes sense in one process; a slip of the finger must not eat the machine's memory."""
 
 
 class Job:
@@ -101,6 +108,8 @@ class Job:
         for name, value in (("servers", servers), ("workers", workers), ("shards", shards), ("threads", threads)):
             if value < 1:
                 raise UsageError(f"--{name} is {value}; expected at least 1")
+            if value > MOST[name]:
+                raise UsageError(f"--{name} is {value}; expected at most {MOST[name]:,}")
         if resume not in ("auto", "must", "never"):
             raise UsageError(f"--resume {resume!r} is unknown; choose auto, must or never")
         if run is not None and store is not None:
@@ -122,15 +131,28 @@ class Job:
         self._n_shards = shards
         self._threads = threads
         self._faults = FaultPlan(kills, fail_rate, seed)
+        self._faults.check(self._servers, self._workers)
         self._on_event = on_event
         self._config = dict(config or {})
         self._handle_signals = handle_signals
         self._engine: InProcess | None = None
+        self._is_stopping = False
 
     @property
     def tables(self) -> Sequence[Table]:
-        """What the model keeps its state in."""
-        return self._model.tables(self._data)
+        """What the model keeps its state in.
+
+        Raises:
+            ModelError: it breaks the `Model` protocol.
+        """
+        tables = self._model.tables(self._data)
+        check_tables(tables)
+        return tables
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether a signal has asked it to stop; for ``on_event``, while it runs."""
+        return self._is_stopping
 
     @property
     def unfired_kills(self) -> list[Kill]:
@@ -152,11 +174,14 @@ class Job:
             What happened; see `Result`.
 
         Raises:
+            ModelError: the model breaks the `Model` protocol.
             RunExistsError, RunInUseError: the folder cannot be used so.
             StoreError: the folder cannot be read or written at the start. (Later failures do not stop training.)
         """
+        check_n_phases(self._model.n_phases)
+        tables = self.tables
         shards = self._model.shards(self._data, self._n_shards)
-        tables = self._model.tables(self._data)
+        check_shards({t.name: t for t in tables}, shards, self._n_shards)
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
             folder, is_new = self._open_folder(layout)
@@ -218,16 +243,20 @@ class Job:
         store: Store = MemoryStore() if self._store is None else self._store
         if self._resume == "never":
             return self._create(store, description), True
-        if self._resume == "auto" and not RunFolder.is_run(store):
+        is_run = RunFolder.is_run(store)
+        if self._resume == "must" and not is_run:
+            raise UsageError(f"there is no run in {self._where}; check the path, or start one with --resume auto")
+        if self._resume == "auto" and not is_run:
             with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
                 return self._create(store, description), True
         folder = RunFolder.open(store)
-        for key in ("model", "data", "seed", "shards", "tables"):
-            if folder.description.get(key) != description[key]:
-                raise UsageError(
-                    f"the run in {self._where} has {key} {folder.description.get(key)}, this command has "
-                    f"{description[key]}; give the same, or use another --run folder"
-                )
+        difference = next(_differences(folder.description, description), None)
+        if difference is not None:
+            what, there, here = difference
+            raise UsageError(
+                f"the run in {self._where} has {what} {there}, this command has {here}; give the same, or use another "
+                "--run folder"
+            )
         return folder, False
 
     def _create(self, store: Store, description: dict[str, Any]) -> RunFolder:
@@ -268,7 +297,17 @@ class Job:
         else:
             term = folder.claim_term("parent")
         newest = folder.newest_commit(term) or Version(0, 0, 0)
-        executed = max((r["executed"] for r in folder.read_events() if r["event"] == "iteration_committed"), default=0)
+        events = folder.read_events()
+        executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
+        saved = _last_reported_save(events)
+        if saved > newest.iteration and self._checkpoint.recovery == "partial":  # full recovery goes back on purpose
+            _log.warning(
+                "the newest values in %s are of x(%d), but its event log tells of a save of x(%d): "
+                "files of the run have been damaged or deleted",
+                self._where,
+                newest.iteration,
+                saved,
+            )
         version = Version(unit.term, unit.commit, unit.iteration) if unit else None
         return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
 
@@ -287,6 +326,7 @@ class Job:
 
         def on_signal(number: int, _: Any) -> None:
             signal.signal(number, before[signal.Signals(number)])
+            self._is_stopping = True
             engine.request_stop(f"signal {signal.Signals(number).name}")
 
         for s in before:
@@ -296,6 +336,47 @@ class Job:
         finally:
             for s, handler in before.items():
                 signal.signal(s, handler)
+
+
+def _last_reported_save(events: Iterable[Mapping[str, Any]]) -> int:
+    """The iteration of the newest save that was reported since the run last started, or was set back."""
+    saved = 0
+    for event in events:
+        match event["event"]:
+            case "save_committed":
+                saved = max(saved, _count(event, "iteration"))
+            case "rolled_back":
+                saved = _count(event, "iteration")
+            case "recovery_completed" if event.get("kind") == "start":
+                saved = _count(event, "iteration")
+    return saved
+
+
+def _count(event: Mapping[str, Any], name: str) -> int:
+    """A number in an event; 0 if it is none: events have no checksums, and a flipped bit may be in any of them."""
+    value = event.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What must be the same and is not: its name, and its two values."""
+    for key in ("model", "data", "seed", "shards", "tables"):
+        if there.get(key) == here[key]:
+            continue
+        model, other = there.get("model"), here["model"]
+        if key == "model" and isinstance(model, dict) and model.get("class") == other["class"]:
+            ours, theirs = other["parameters"], dict(model.get("parameters", {}))
+            for name in sorted({*theirs, *ours}):
+                if theirs.get(name) != ours.get(name):
+                    yield f"hyper-parameter {name}", theirs.get(name), ours.get(name)
+        elif key == "model":
+            yield key, model["class"] if isinstance(model, dict) else model, other["class"]
+        else:
+            yield key, there.get(key), here[key]
+    # Full recovery sees complete saves only: it would silently drop what another policy has saved.
+    policy, new_policy = dict(there.get("checkpoint") or {}).get("policy"), here["checkpoint"]["policy"]
+    if (policy == "full") != (new_policy == "full"):
+        yield "policy", policy, new_policy
 
 
 def _describe(table: Any) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_there_must_be_a_run_to_resume(tmp_path: Path) -> None:
     [
         ("mlr", {"seed": 9}, "seed 3, this command has 9"),
         ("mlr", {"shards": 9}, "shards 6, this command has 9"),
-        ("mf", {}, "model {.*MLR.*MF"),
+        ("mf", {}, "model .*MLR.*MF"),
     ],
 )
 def test_a_run_is_resumed_with_the_same_settings_only(problem: str, settings: dict[str, Any], word: str) -> None:

@@ -31,6 +31,10 @@ FIVE = scar.Stop(max_iters=5)
         ({"workers": -1}, "--workers is -1; expected at least 1"),
         ({"shards": 0}, "--shards is 0; expected at least 1"),
         ({"threads": 0}, "--threads is 0; expected at least 1"),
+        ({"servers": 10**20}, "--servers is 100000000000000000000; expected at most 10,000"),
+        ({"workers": 10_001}, "--workers is 10001; expected at most 10,000"),
+        ({"shards": 10**20}, "; expected at most 1,000,000"),
+        ({"threads": 10**20}, "; expected at most 1,000"),
         ({"resume": "maybe"}, "--resume 'maybe' is unknown; choose auto, must or never"),
         ({"resume": "must"}, "--resume must needs a run folder to resume; name it with --run"),
         ({"fail_rate": 1}, "--fail-rate is 1; expected a probability per iteration"),
@@ -72,10 +76,24 @@ def test_a_criterion_per_example() -> None:
 
 
 def test_kills_that_found_nobody_are_named() -> None:
-    kills = [Kill.parse("server-9@2"), Kill.parse("servers:1@99")]
+    kills = [Kill.parse("server-3@2"), Kill.parse("server-3@3"), Kill.parse("servers:1@99")]
     job = scar.Job(scar.QP(), stop=FIVE, kills=kills)
     job.run()
-    assert job.unfired_kills == kills
+    assert job.unfired_kills == kills[1:]
+
+
+@pytest.mark.parametrize(
+    ("kill", "sentence"),
+    [
+        ("server-4@2", "--kill server-4@2: there are server-0 to server-3"),
+        ("worker-2@2", "--kill worker-2@2: there are worker-0 to worker-1"),
+        ("servers:5@2", "--kill servers:5@2: there are 4 servers"),
+        ("servers:1@0", r"--kill on x\(0\): nodes can be lost on x\(1\) at the earliest"),
+    ],
+)
+def test_kills_that_cannot_happen_are_refused(kill: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        scar.Job(scar.QP(), kills=[Kill.parse(kill)])
 
 
 def test_bytes_saved_by_a_full_save_are_those_of_the_state() -> None:
@@ -104,6 +122,27 @@ def test_a_signal_ends_the_run_at_a_boundary_with_all_saved_and_resuming_goes_on
     assert again.digest == scar.Job(model, data, stop=scar.Stop(max_iters=n)).run().digest
 
 
+def test_saved_values_that_are_gone_are_missed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model, data = tiny_problem("mlr")
+    scar.Job(model, data, run=tmp_path, stop=FIVE).run()
+    for segment in (tmp_path / "segments").iterdir():
+        segment.unlink()
+    result = scar.Job(model, data, run=tmp_path, stop=FIVE, resume="must").run()
+    assert result.resumed_from is None
+    assert "values in" in caplog.text
+    assert "are of x(0), but its event log tells of a save of x(5)" in caplog.text
+    caplog.clear()
+    scar.Job(model, data, run=tmp_path, stop=FIVE, resume="must").run()
+    assert not caplog.text, "told once"
+
+
+@pytest.mark.parametrize("damage", [b'{"event":"iteration_committed"}', b'{"event":"save_committed","iteration":"x"}'])
+def test_a_damaged_event_log_does_not_stop_a_resume(tmp_path: Path, damage: bytes) -> None:
+    scar.Job(scar.QP(), run=tmp_path, stop=FIVE).run()
+    next((tmp_path / "events").iterdir()).write_bytes(damage)
+    assert scar.Job(scar.QP(), run=tmp_path, stop=FIVE, resume="must").run().iteration == 5
+
+
 @dataclass(frozen=True)
 class Shaped(scar.QP):
     """A model with a parameter that JSON knows under another type, and one that it does not know."""
@@ -116,7 +155,7 @@ def test_settings_survive_being_stored() -> None:
     store = MemoryStore()
     scar.Job(Shaped(), store=store, stop=FIVE).run()
     assert scar.Job(Shaped(), store=store, stop=FIVE, resume="must").run().iterations == 5
-    with pytest.raises(UsageError, match=r"has model .*this command has"):
+    with pytest.raises(UsageError, match=r"has hyper-parameter sizes \[3, 4\], this command has \[3, 5\]"):
         scar.Job(Shaped(sizes=(3, 5)), store=store, stop=FIVE, resume="must").run()
 
 

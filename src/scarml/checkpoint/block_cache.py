@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scarml.checkpoint.encoding import element_counts, encodings_for
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Array, Blocks, Ids, concatenate
+from scarml.core.contract import check_distance
 
 __all__ = ["BlockCache", "Distance"]
 
@@ -87,6 +88,7 @@ class BlockCache:
             given_up = given_up[at]
         with np.errstate(invalid="ignore", over="ignore"):
             distance = self._distance(current, saved)
+        check_distance(current, saved, distance)
         distance[given_up] = np.inf
         if not np.isfinite(distance).all():
             distance[current.is_nonfinite()] = np.nan

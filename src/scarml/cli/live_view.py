@@ -12,7 +12,7 @@ from rich.text import Text
 
 from scarml.cli.progress import as_plain_text
 from scarml.cli.status import RunStatus
-from scarml.cli.wording import Tone, in_words, sparkline, tone_of
+from scarml.cli.wording import Tone, counted, in_words, sparkline, tone_of
 from scarml.control.history import Record
 
 __all__ = ["LiveView", "render"]
@@ -104,7 +104,7 @@ def _nodes(nodes: Mapping[str, bool]) -> Text:
 def _checkpoint(s: RunStatus) -> Text:
     if not s.n_saves:
         return Text("x(0); nothing saved yet")
-    text = f"{s.n_saves} saves, {s.bytes_saved:,} bytes"
+    text = f"{counted(s.n_saves, 'save')}, {s.bytes_saved:,} bytes"
     if s.saved_ages is not None and s.saved_ages.n_saved:
         a = s.saved_ages
         text += f"; age of blocks: median {a.median}, oldest {a.oldest} iterations"

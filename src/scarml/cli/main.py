@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -57,6 +60,7 @@ def options(
 def main(args: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
     args = list(sys.argv[1:] if args is None else args)
+    _open_streams()
     code = _run(args)
     try:
         sys.stdout.flush()
@@ -65,11 +69,25 @@ def main(args: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def _open_streams() -> None:
+    """Let output neither be missing (``>&-``) nor fail for a character that its encoding does not have."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  # until the process ends
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _run(args: list[str]) -> int:
     try:
         with _warnings_on_stderr():
             code: Any = app(args, prog_name="scarml", standalone_mode=False)
     except BrokenPipeError:
+        return FAILED
+    except OSError as e:
+        if e.filename is not None or e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
+            return _explain(e, full="-vv" in args)
+        _complain(f"the output cannot be written: {e.strerror}")
         return FAILED
     except KeyboardInterrupt as e:
         _complain("interrupted")
@@ -97,7 +115,8 @@ def _explain(error: Exception, full: bool) -> int:
 
 
 def _complain(text: str) -> None:
-    print(f"scarml: error: {text}", file=sys.stderr)
+    with suppress(OSError):
+        print(f"scarml: error: {text}", file=sys.stderr)
 
 
 class _warnings_on_stderr(logging.Handler):  # noqa: N801  # used as a context, like those of contextlib
@@ -111,4 +130,5 @@ class _warnings_on_stderr(logging.Handler):  # noqa: N801  # used as a context, 
 
     def emit(self, record: logging.LogRecord) -> None:
         """One line."""
-        print(f"scarml: {record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+        with suppress(OSError):
+            print(f"scarml: {record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)

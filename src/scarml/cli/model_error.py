@@ -1,4 +1,4 @@
-"""When a model of the user's own raises: say which model and in which phase, with the traceback of their code."""
+"""When the code of a user's own model raises: say which model and in which phase, with the traceback of their code."""
 
 from __future__ import annotations
 
@@ -9,34 +9,46 @@ from types import FrameType
 
 from scarml.core.model import Context, Model
 
-__all__ = ["is_in_model", "report_model_error"]
+__all__ = ["is_built_in", "report_model_error"]
 
 
-def is_in_model(error: BaseException, model: Model) -> bool:
-    """Whether the exception came up inside the code of a model that is not SCAR's own."""
-    return not type(model).__module__.startswith("scarml.") and _first_frame(error, model) is not None
+def is_built_in(model: type[Model]) -> bool:
+    """Whether a model is one of SCAR's own."""
+    return model.__module__.startswith("scarml.")
 
 
-def report_model_error(error: BaseException, model: Model) -> None:
-    """Tell on stderr, traceback first, a sentence last."""
+def report_model_error(error: BaseException, model: type[Model]) -> None:
+    """Tell on stderr, traceback first, a sentence last.
+
+    Where the exception did not come up in a method of the model, something that the model returned may still be the
+    cause; that cannot be known.
+    """
     frame = _first_frame(error, model)
-    assert frame is not None
     traceback.print_exception(error)
-    where = _phase(error)
-    print(
-        f"scarml: error: model {type(model).__module__}:{type(model).__qualname__} raised {type(error).__name__} in "
-        f"{frame.f_code.co_name}(){where}: {error}",
-        file=sys.stderr,
-    )
+    name = f"{model.__module__}:{model.__qualname__}"
+    if frame is not None:
+        where = f"{frame.f_code.co_name}(){_phase(error)}"
+        text = f"model {name} raised {type(error).__name__} in {where}: {error}"
+    else:
+        text = (
+            f"{type(error).__name__}: {error}\nEither model {name} breaks the protocol of models, which "
+            "scarml.testing.check_model can tell, or this is a bug in SCAR"
+        )
+    print(f"scarml: error: {text}", file=sys.stderr)
 
 
 def _frames(error: BaseException) -> list[FrameType]:
     return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
 
 
-def _first_frame(error: BaseException, model: Model) -> FrameType | None:
-    source = inspect.getfile(type(model))
-    return next((f for f in _frames(error) if f.f_code.co_filename == source), None)
+def _first_frame(error: BaseException, model: type[Model]) -> FrameType | None:
+    """The first frame in the model's file, or in a method that the model has from `Model`."""
+    source = inspect.getfile(model)
+
+    def is_of_model(frame: FrameType) -> bool:
+        return frame.f_code.co_filename == source or isinstance(frame.f_locals.get("self"), model)
+
+    return next((f for f in _frames(error) if is_of_model(f)), None)
 
 
 def _phase(error: BaseException) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from scarml.control.history import Record
 
 __all__ = ["Pace"]
 
 LONGEST_WAIT_S = 0.12
+LONGEST_SLEEP_S = 0.1
 
 
 class Pace:
@@ -17,11 +19,13 @@ class Pace:
     Args:
         seconds: to wait in an iteration, half of it for the save and half after the loss.
         follow_store: wait for as long as the last save took, if that is longer, up to 0.12 seconds.
+        is_over: asked while waiting; True ends the wait: a run that was told to stop stops at once.
     """
 
-    def __init__(self, seconds: float, follow_store: bool = False) -> None:
+    def __init__(self, seconds: float, follow_store: bool = False, is_over: Callable[[], bool] = lambda: False) -> None:
         self._seconds = seconds
         self._follow_store = follow_store
+        self._is_over = is_over
         self._staged_at_s = 0.0
         self.save_took_s = 0.0
 
@@ -40,5 +44,6 @@ class Pace:
         return min(1.2 * self.save_took_s, LONGEST_WAIT_S) if self._follow_store else 0.0
 
     def _wait(self, seconds: float) -> None:
-        if seconds > 0:
-            time.sleep(seconds)
+        end_s = time.monotonic() + seconds
+        while (left_s := end_s - time.monotonic()) > 0 and not self._is_over():
+            time.sleep(min(left_s, LONGEST_SLEEP_S))

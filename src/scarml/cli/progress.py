@@ -11,9 +11,19 @@ from scarml.cli.status import RunStatus
 from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
 
-__all__ = ["JsonLines", "PlainLines", "Progress", "Silence", "is_terminal", "open_progress"]
+__all__ = ["JsonLines", "PlainLines", "Progress", "Silence", "is_terminal", "open_progress", "write_line"]
 
 SECONDS_BETWEEN_LINES = 2.0
+
+
+def write_line(text: str) -> None:
+    """A line on stderr. That it cannot be written (a log on a full disk) is no reason to end a run."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        return
 
 
 class Progress(AbstractContextManager["Progress", None], Protocol):
@@ -87,7 +97,7 @@ class JsonLines(Silence):
         """One line."""
         super().take_in(record)
         line = {"event": record.name, "t_s": round(record.t_s, 6), **record.fields}
-        print(json.dumps(line), file=sys.stderr, flush=True)
+        write_line(json.dumps(line))
 
 
 class PlainLines(Silence):
@@ -117,7 +127,7 @@ class PlainLines(Silence):
 
     def say(self, text: str) -> None:
         """A line on stderr."""
-        print(text, file=sys.stderr, flush=True)
+        write_line(text)
 
     def _progress(self) -> str:
         s = self._status

@@ -173,6 +173,8 @@ def _hyper_parameters(value: Any) -> dict[str, HyperParameter]:
         if not all(isinstance(v, (bool, int, float, str)) for v in value.values()):
             raise TypeError("numbers, text, true or false for each name")
         return dict(value)
+    if not isinstance(value, (str, list, tuple)) or not all(isinstance(item, str) for item in value):
+        raise TypeError("a table of names and values, such as learning_rate = 1e-5")
     return dict(parse_hyper_parameter(item) for item in _list(value))
 
 

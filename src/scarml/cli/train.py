@@ -80,7 +80,7 @@ def train(
         str | None,
         typer.Option(
             metavar="partial|full",
-            help="Restore what was lost, or take everything back , which needs policy full (default: partial)",
+            help="Restore what was lost, or take everything back, which needs policy full (default: partial)",
             rich_help_panel=_SAVES,
         ),
     ] = None,

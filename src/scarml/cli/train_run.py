@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
-from scarml.cli.model_error import is_in_model, report_model_error
+from scarml.cli.model_error import is_built_in, report_model_error
 from scarml.cli.pace import Pace
-from scarml.cli.progress import open_progress
+from scarml.cli.progress import open_progress, write_line
 from scarml.cli.run_name import run_folder
 from scarml.cli.settings import Settings
 from scarml.cli.status import Criterion, RunStatus
@@ -61,11 +61,23 @@ def run_settings(settings: Settings, output: Output) -> int:
     checkpoint = _checkpoint(settings)
     kills = [Kill.parse(text) for text in settings.kill]
     model_class = registry.model_class(settings.model)
+    try:
+        return _train(settings, output, checkpoint, kills, model_class)
+    except (Exception, SystemExit) as e:  # of the user's own code too, at whatever moment it was called
+        if isinstance(e, ScarError) or is_built_in(model_class):
+            raise
+        report_model_error(e, model_class)
+        return FAILED
+
+
+def _train(
+    settings: Settings, output: Output, checkpoint: Checkpoint, kills: Sequence[Kill], model_class: type[Model]
+) -> int:
     model = _model(model_class, settings)
     criterion = _criterion(model_class, settings)
     status = RunStatus(f"{settings.model} on {settings.data}" if settings.data else settings.model, criterion)
     progress = open_progress(status, output.verbosity, output.log_format)
-    pace = Pace(settings.pace)
+    pace = Pace(settings.pace, is_over=lambda: job.is_stopping)
 
     def on_event(record: Record) -> None:
         progress.take_in(record)
@@ -74,18 +86,16 @@ def run_settings(settings: Settings, output: Output) -> int:
     with run_folder(settings.run, settings.model, settings.data) as folder:
         job = _job(settings, model, checkpoint, kills, criterion, folder, on_event)
         status.ages = job.saved_iterations
-        with progress:
-            progress.say(f"run folder: {folder}")
-            progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
-            try:
-                result = _train(job, model)
-            except KeyboardInterrupt:
-                progress.say("scarml: error: interrupted before everything was saved")
-                progress.say(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
-                return of_signal(signal.SIGINT)
-    if isinstance(result, Exception):
-        report_model_error(result, model)
-        return FAILED
+        try:
+            with progress:
+                progress.say(f"run folder: {folder}")
+                progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
+                result = job.run()
+        except KeyboardInterrupt:
+            write_line("scarml: error: interrupted before everything was saved")
+            if output.verbosity >= 0:
+                write_line(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
+            return of_signal(signal.SIGINT)
     code = of_outcome(
         result.outcome,
         result.reason,
@@ -94,20 +104,10 @@ def run_settings(settings: Settings, output: Output) -> int:
         store_failed=status.store_failed,
     )
     _show(result, folder, output)
-    if output.verbosity >= 0:
-        for line in _afterword(result, code, folder, status, job):
-            print(line, file=sys.stderr)
+    for line in _afterword(result, code, folder, status, job):
+        if output.verbosity >= 0 or line.startswith("scarml: error: "):
+            write_line(line)
     return code
-
-
-def _train(job: Job, model: Model) -> Result | Exception:
-    """The result, or what a model of the user's own raised."""
-    try:
-        return job.run()
-    except Exception as e:
-        if isinstance(e, ScarError) or not is_in_model(e, model):
-            raise
-        return e
 
 
 # ---------------------------------------------------------------------------------------------------- from the settings
@@ -201,14 +201,15 @@ def _finite(value: Any) -> Any:
 def _afterword(result: Result, code: int, folder: Path | str, status: RunStatus, job: Job) -> list[str]:
     """What the user should know or do now."""
     lines = [
-        f"scarml: warning: {counted(len(job.unfired_kills), '--kill')} did not happen: the run ended at "
-        f"x({result.iteration}), and the first was planned on x({kill.at_iter})"
+        f"scarml: warning: {counted(len(job.unfired_kills), '--kill')} did not happen, the first one on "
+        f"x({kill.at_iter}): {_why_not(kill, result)}"
         for kill in job.unfired_kills[:1]
     ]
     if status.n_skipped:
         lines.append(
             f"scarml: warning: {counted(status.n_skipped, 'save')} fell due while the one before was still being "
-            "written, and were skipped; the next one is then up to twice as large"
+            f"written, and {'was' if status.n_skipped == 1 else 'were'} skipped; the next one is then up to twice as "
+            "large"
         )
     if not result.saved and result.outcome != "superseded":
         cause = status.store_trouble or "see above"
@@ -216,22 +217,36 @@ def _afterword(result: Result, code: int, folder: Path | str, status: RunStatus,
     if result.outcome in ("nodes-lost", "store-down", "superseded"):
         lines.append(f"scarml: error: {result.reason}")
     if code == STOPPED_AND_SAVED or result.outcome in ("nodes-lost", "store-down", "stopped"):
-        lines.append(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
+        happened = bool(result.failures)
+        lines.append(f"To go on: {command_to_go_on(sys.argv[1:], folder, job.unfired_kills if happened else None)}")
     return lines
 
 
-def command_to_go_on(args: Sequence[str], folder: Path | str) -> str:
-    """The same command, with ``--resume auto``.
+def _why_not(kill: Kill, result: Result) -> str:
+    if kill.at_iter > result.iteration:
+        return f"the run ended at x({result.iteration})"
+    if result.resumed_from and kill.at_iter <= result.resumed_from["iteration"]:
+        return f"the run went on at x({result.resumed_from['iteration']})"
+    return "nobody of that kind was left to lose" if kill.at_iter < result.iteration else "the run ended there"
+
+
+def command_to_go_on(args: Sequence[str], folder: Path | str, kills: Sequence[Kill] | None = None) -> str:
+    """The same command, with ``--resume auto``; and if ``kills`` are given, with these losses only.
 
     Example:
         >>> command_to_go_on(["train", "mlr", "--resume=never", "--servers", "2"], Path("runs/a"))
         'scarml train mlr --servers 2 --run runs/a --resume auto'
+        >>> command_to_go_on(["train", "mlr", "--kill", "servers:2@9,server-1@20"], "a", [Kill.parse("server-1@20")])
+        'scarml train mlr --kill server-1@20 --run a --resume auto'
     """
     kept: list[str] = []
     rest = iter(args)
     for arg in rest:
-        if arg in ("--run", "--resume"):
-            next(rest, None)
-        elif not arg.startswith(("--run=", "--resume=")):
+        name, equals, value = arg.partition("=")
+        if name in ("--run", "--resume") or (name == "--kill" and kills is not None):
+            value = value if equals else next(rest, "")
+            left = [k for k in value.split(",") if name == "--kill" and Kill.parse(k.strip()) in (kills or ())]
+            kept += ["--kill", ",".join(left)] if left else []
+        else:
             kept.append(arg)
     return shlex.join(["scarml", *kept, "--run", str(folder), "--resume", "auto"])

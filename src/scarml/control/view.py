@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scarml.core.block import Ids, Table
+from scarml.core.contract import check_groups
 from scarml.core.model import Model, Shard
 from scarml.core.partition import DEFAULT_PARTITIONS, partition_blocks
 from scarml.errors import ModelError, ProtocolError
@@ -54,7 +55,9 @@ class Layout:
         partitions: dict[str, Sequence[Ids]] = {}
         for t in tables:
             if t.home == "server":
-                partitions[t.name] = partition_blocks(t, model.groups(t), seed, n_partitions)
+                groups = model.groups(t)
+                check_groups(t, groups)
+                partitions[t.name] = partition_blocks(t, groups, seed, n_partitions)
                 continue
             partitions[t.name] = [s.blocks.get(t.name, np.zeros(0, np.int64)) for s in shards]
             count = np.bincount(np.concatenate(partitions[t.name]), minlength=t.n_blocks)

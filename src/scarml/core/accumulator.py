@@ -7,6 +7,7 @@ on how shards and blocks are spread over nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,8 @@ class Accumulator:
     """The combined updates of one phase to the blocks of one container; its memory is kept between phases."""
 
     def __init__(self, blocks: Blocks, combine: Combine) -> None:
+        if combine not in ("add", "assign"):
+            raise ModelError(f"combine of table {blocks.table.name!r}: is {combine!r}; expected 'add' or 'assign'")
         self._table = blocks.table
         self._ids = blocks.ids
         self._ragged = next(f for f in blocks.table.fields if f.name == "value").ragged
@@ -57,12 +60,12 @@ class Accumulator:
     def apply_to(self, blocks: Blocks, apply: Callable[[dict[str, Array], Array], Mapping[str, Array]]) -> None:
         """Let ``apply(fields, combined)`` compute the new fields of touched blocks, store them, and start afresh."""
         if self._sum is not None and self._touched.all():
-            self._store(blocks, apply(dict(blocks.fields), self._sum))
+            self._store(blocks, self._applied(apply, blocks.fields, self._sum))
         elif self._sum is not None and self._touched.any():
             at = np.flatnonzero(self._touched)
             some = blocks.take(self._ids[at])
             combined = self._sum[flat_index(self._lengths, at) if self._ragged else at]
-            blocks.put(Blocks(self._table, some.ids, dict(apply(dict(some.fields), combined))))
+            blocks.put(Blocks(self._table, some.ids, self._applied(apply, some.fields, combined)))
         self.clear()
 
     def clear(self) -> None:
@@ -82,9 +85,17 @@ class Accumulator:
             self._sum = np.zeros(shape, values.dtype)
         return self._sum
 
+    def _applied(
+        self, apply: Callable[[dict[str, Array], Array], Any], fields: Mapping[str, Array], combined: Array
+    ) -> dict[str, Array]:
+        new = apply(dict(fields), combined)
+        if not isinstance(new, Mapping):
+            raise ModelError(f"apply to table {self._table.name!r}: must return the new fields, got {new!r:.50}")
+        return dict(new)
+
     @staticmethod
-    def _store(blocks: Blocks, fields: Mapping[str, Array]) -> None:
-        checked = Blocks(blocks.table, blocks.ids, dict(fields))
+    def _store(blocks: Blocks, fields: dict[str, Array]) -> None:
+        checked = Blocks(blocks.table, blocks.ids, fields)
         for name, new in checked.fields.items():
             if new is not blocks.fields[name]:
                 blocks.fields[name][...] = new

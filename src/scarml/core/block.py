@@ -162,6 +162,8 @@ class Blocks:
         for f in self.table.fields:
             got = self.fields[f.name]
             shape = (n_ragged,) if f.ragged else (len(self.ids), *f.shape)
+            if not isinstance(got, np.ndarray):
+                raise ModelError(f"field {f.name!r} of table {self.table.name!r} is no array, but {got!r:.50}")
             if got.shape != shape or got.dtype != np.dtype(f.dtype):
                 raise ModelError(
                     f"field {f.name!r} of table {self.table.name!r} is {got.dtype}{got.shape}; "
@@ -250,6 +252,13 @@ class Blocks:
         every = self.lengths
         lengths = every[at]
         return (np.cumsum(every) - every)[at], lengths, np.cumsum(lengths) - lengths
+
+    def read_only(self) -> Blocks:
+        """The same memory, through arrays that cannot be written into."""
+        fields = {name: a.view() for name, a in self.fields.items()}
+        for a in fields.values():
+            a.flags.writeable = False
+        return Blocks(self.table, self.ids, fields)
 
     def copy(self) -> Blocks:
         """A deep copy."""

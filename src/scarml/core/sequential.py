@@ -13,7 +13,9 @@ from typing import Any
 
 from scarml.core.accumulator import Accumulator
 from scarml.core.block import Blocks, Ids, Table
+from scarml.core.contract import check_loss
 from scarml.core.model import ALL, Context, Model, Reads, Shard
+from scarml.errors import ModelError
 
 __all__ = ["Sequential", "State", "digest", "initial_blocks", "select_reads"]
 
@@ -25,7 +27,10 @@ def initial_blocks(model: Model, table: Table, ids: Ids, seed: int) -> Blocks:
     """x(0) of the blocks ``ids``; derived tables start at zero."""
     if table.derived:
         return table.empty(ids)
-    return Blocks(table, ids, dict(model.init(table, ids, seed)))
+    fields: Any = model.init(table, ids, seed)
+    if not isinstance(fields, Mapping):
+        raise ModelError(f"init: must return a mapping from field names to arrays, got a {type(fields).__name__}")
+    return Blocks(table, ids, dict(fields))
 
 
 def digest(state: Mapping[str, Blocks]) -> str:
@@ -110,7 +115,7 @@ class Sequential:
         total = 0.0
         for shard in self.shards:
             reads = select_reads(self.state, self.model.loss_reads(shard))
-            total += float(self.model.loss(shard, reads, self._local(shard)))
+            total += check_loss(self.model.loss(shard, reads, self._local(shard)), f"loss of shard {shard.index}")
         return total
 
     def _local(self, shard: Shard) -> dict[str, Blocks]:

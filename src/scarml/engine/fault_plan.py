@@ -87,6 +87,21 @@ class FaultPlan:
         self._rng = stream(seed, "fault-plan")
         self.n_fired = 0
 
+    def check(self, servers: Sequence[NodeId], workers: Sequence[NodeId]) -> None:
+        """See that every planned kill can happen to these nodes, those of the start.
+
+        Raises:
+            UsageError: it is on x(0), or names a node that there is not, or more nodes than there are.
+        """
+        for kill in self._pending:
+            if kill.at_iter < 1:
+                raise UsageError(f"--kill on x({kill.at_iter}): nodes can be lost on x(1) at the earliest")
+            nodes = servers if kill.kind == "servers" else workers
+            if isinstance(kill.nodes, str) and kill.nodes not in nodes:
+                raise UsageError(f"--kill {kill.nodes}@{kill.at_iter}: there are {nodes[0]} to {nodes[-1]}")
+            if isinstance(kill.nodes, int) and kill.nodes > len(nodes):
+                raise UsageError(f"--kill {kill.kind}:{kill.nodes}@{kill.at_iter}: there are {len(nodes)} {kill.kind}")
+
     @property
     def unfired(self) -> list[Kill]:
         """Planned kills that have not happened (yet), or that found nobody to lose."""

@@ -10,6 +10,7 @@ from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
+from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
 from scarml.core.model import ALL, Computed, Reads, Update
 from scarml.engine.node import BlockHolder, Forward, OpenReader, Output, Reply, RunShards, ShardResult, Stored, Training
 
@@ -130,17 +131,25 @@ class Worker:
         shard = self._shards[index]
         local = {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
         if isinstance(order, m.EvaluateLoss):
-            reads = self._read(order.view, order.commit, self._model.loss_reads(shard))
+            wanted = self._model.loss_reads(shard)
+            check_reads(self._layout.tables, wanted, f"loss_reads of shard {index}")
+            reads = self._read(order.view, order.commit, wanted)
             if reads is None:
                 return None
-            return ShardResult(order, index, loss=float(self._model.loss(shard, reads, local)))
+            loss = check_loss(self._model.loss(shard, reads, local), f"loss of shard {index}")
+            return ShardResult(order, index, loss=loss)
         if order.ctx.phase == m.REBUILD:
-            computed = Computed(self._model.rebuild(shard, local))
+            updates = self._model.rebuild(shard, local)
+            check_updates(self._layout.tables, updates, f"rebuild of shard {index}")
+            computed = Computed(updates)
         else:
-            reads = self._read(order.view, order.commit - 1, self._model.reads(order.ctx, shard))
+            wanted = self._model.reads(order.ctx, shard)
+            check_reads(self._layout.tables, wanted, f"reads of shard {index}")
+            reads = self._read(order.view, order.commit - 1, wanted)
             if reads is None:
                 return None
             computed = self._model.compute(order.ctx, shard, reads, local)
+            check_computed(self._layout.tables, shard, computed)
         return ShardResult(order, index, self._pushes(order, index, computed), tuple(computed.local.values()))
 
     def _read(self, view: int, commit: int, wanted: Reads) -> Mapping[str, Blocks] | None:
@@ -157,7 +166,10 @@ class Worker:
         key = (view, commit, name)
         with self._lock:
             if key not in self._whole_tables:
-                self._whole_tables[key] = self._some(view, commit, name, None)
+                whole = self._some(view, commit, name, None)
+                # With one server these are the very arrays that it holds: a model that wrote into them would change
+                # the state of all shards at once, and nobody would notice.
+                self._whole_tables[key] = None if whole is None else whole.read_only()
             return self._whole_tables[key]
 
     def _some(self, view: int, commit: int, name: str, ids: Any) -> Blocks | None:

@@ -55,7 +55,7 @@ def model_class(name: str) -> type[Model]:
         raise UsageError(f"there is no model {name!r}; expected one of {known}, or module:Class for one of your own")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # whatever a user's module raises while it is imported
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
         raise UsageError(
             f"model {name!r}: importing {module_name!r} failed with {type(error).__name__}: {error}; "
             "it must be importable from here (installed, or in the current folder or PYTHONPATH)"
@@ -89,11 +89,16 @@ def create(model: type[Model], data_set: str | None = None, **hyper_parameters: 
         >>> create(model_class("mlr"), "mnist-10k", batch_size=500)
         MLR(learning_rate=5e-06, batch_size=500)
     """
-    known = [name for name in inspect.signature(model).parameters if name not in ("args", "kwargs")]
+    parameters = {n: p for n, p in inspect.signature(model).parameters.items() if n not in ("args", "kwargs")}
+    known = list(parameters)
     unknown = sorted(set(hyper_parameters) - set(known))
     if unknown:
         raise UsageError(f"{model.__name__} has no hyper-parameter {unknown[0]!r}; it has {', '.join(known) or 'none'}")
-    return model(**{**defaults_for(model, data_set).hyper_parameters, **hyper_parameters})
+    given = {**defaults_for(model, data_set).hyper_parameters, **hyper_parameters}
+    missing = [n for n, p in parameters.items() if p.default is inspect.Parameter.empty and n not in given]
+    if missing:
+        raise UsageError(f"{model.__name__} needs a value for its hyper-parameter {missing[0]!r}; it has no default")
+    return model(**given)
 
 
 def data_for(model: type[Model], data_set: str | None = None) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from scarml.errors import AlreadyExistsError, StoreError
+from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, StoreError
 from scarml.storage.store import Store
 
 __all__ = ["BufferedEventLog", "EventLog"]
@@ -48,13 +48,18 @@ class EventLog:
         found = [m for m in map(_NAME.fullmatch, self._store.list("events/")) if m]
         events = []
         for m in sorted(found, key=lambda m: (int(m[1]), int(m[2]))):
-            for line in self._store.get(m[0]).splitlines():
+            try:
+                text = self._store.get(m[0])
+            except (NotFoundError, DamagedError) as e:
+                _log.warning("events are left out: %s", e)
+                continue
+            for line in text.splitlines():
                 try:
                     event = json.loads(line)
                 except (ValueError, RecursionError):
                     _log.warning("a line of %s is damaged and is left out", m[0])
                     continue
-                if isinstance(event, dict):
+                if isinstance(event, dict) and isinstance(event.get("event"), str):
                     events.append(event)
         return events
 

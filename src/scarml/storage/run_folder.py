@@ -73,9 +73,16 @@ class RunFolder:
 
         Raises:
             RunExistsError: there is a run already.
+            DamagedError: there was one, and its marker is gone.
         """
+        terms = store.list("terms/")  # before the look for the marker, which is written before any term
         if cls.is_run(store):
             raise _exists(store)
+        if terms:
+            raise DamagedError(
+                f"{_MARKER} in {store!r} is missing, but {terms[0]} is there: this was a run, and is not begun anew. "
+                f"Bring {_MARKER} back, or choose another folder"
+            )
         text = encode_record("run", {"description": dict(description)})
         store.put(_README, [README_TEXT.encode()])
         marker = {"description": dict(description), "description_crc32": zlib.crc32(text)}
@@ -184,8 +191,19 @@ class RunFolder:
             self._ownership.check()
 
     def last_term(self) -> int | None:
-        """The last term that may have acted; None in a run that never started."""
-        return self._terms.last()
+        """The last term that may have acted; None in a run that never started.
+
+        Raises:
+            DamagedError: a later one has acted, and its record is gone.
+        """
+        stored = [i.term for i in map(SegmentId.parse, self.store.list("segments/")) if i is not None]
+        last = self._terms.last()  # looked for after the segments, which are written after the record
+        if max(stored, default=0) > (last or 0):
+            raise DamagedError(
+                f"the record of term {max(stored)} in {self.store!r} is missing, but segments of it are there; going "
+                "on from an older term would drop them"
+            )
+        return last
 
     def write_segment(self, segment: Segment) -> int:
         """Store a segment durably, and make sure that it counts.

@@ -9,8 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from scarml.core.block import Blocks, Ids, Table
-from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
+from scarml.core.block import Blocks, Table
+from scarml.core.contract import (
+    check_computed,
+    check_groups,
+    check_n_phases,
+    check_reads,
+    check_shards,
+    check_tables,
+    require,
+)
+from scarml.core.model import ALL, Computed, Context, Model, Shard
 from scarml.core.sequential import Sequential, digest, initial_blocks, select_reads
 from scarml.errors import ModelError
 
@@ -62,11 +71,12 @@ def check_model(
         >>> check_model(QP(), None, loss_falls=True)
     """
     case = _Case(model, data, n_shards, iterations, seed)
+    check_n_phases(model.n_phases)
     _check_tables(case)
     _check_shards(case, n_shards)
     _check_shards(case, 1)
     for table in case.tables():
-        _check_groups(case, table)
+        check_groups(table, case.model.groups(table))
         _check_init(case, table)
     _check_compute(case)
     _check_distance(case)
@@ -77,59 +87,29 @@ def check_model(
     _check_pickle(case)
 
 
-def _require(holds: bool, clause: str, message: str) -> None:
-    if not holds:
-        raise ModelError(f"{clause}: {message}")
-
-
 def _check_tables(case: _Case) -> None:
     tables = case.tables()
-    names = [t.name for t in tables]
-    _require(len(set(names)) == len(names), "tables", f"names must differ, got {names}")
-    _require(any(not t.derived for t in tables), "tables", "at least one table must not be derived")
-    for t in tables:
-        plain = t.home == "server" and [f.name for f in t.fields] == ["value"] and t.lengths is None
-        message = f"derived table {t.name!r} must have home 'server' and one dense field"
-        _require(plain or not t.derived, "tables", message)
+    check_tables(tables)
     first, again = ([(t.name, t.n_blocks, t.fields, t.home, t.derived) for t in x] for x in (tables, case.tables()))
-    _require(first == again, "tables", "differ when asked for twice")
+    require(first == again, "tables", "differ when asked for twice")
 
 
 def _check_shards(case: _Case, n_shards: int) -> None:
     tables = {t.name: t for t in case.tables()}
     shards, again = case.model.shards(case.data, n_shards), case.model.shards(case.data, n_shards)
-    indices = [s.index for s in shards]
-    _require(indices == list(range(n_shards)), "shards", f"indices must be 0 … {n_shards - 1} in order, got {indices}")
+    check_shards(tables, shards, n_shards)
     for shard, other in zip(shards, again, strict=True):
         for name, ids in shard.blocks.items():
-            home = tables[name].home if name in tables else "unknown"
-            _require(home == "worker", "shards", f"shard {shard.index} owns blocks of {name!r}, whose home is {home}")
-            _check_ids(tables[name], ids, f"shards: blocks of shard {shard.index}")
             same = name in other.blocks and np.array_equal(ids, other.blocks[name])
-            _require(same, "shards", f"shard {shard.index} owns other blocks of {name!r} when asked twice")
+            require(same, "shards", f"shard {shard.index} owns other blocks of {name!r} when asked twice")
     for table in tables.values():
         if table.home == "worker":
             owned = np.sort(np.concatenate([s.blocks.get(table.name, np.zeros(0, np.int64)) for s in shards]))
-            _require(
+            require(
                 np.array_equal(owned, table.all_ids),
                 "shards",
                 f"every block of worker-home table {table.name!r} must be in exactly one shard",
             )
-
-
-def _check_ids(table: Table, ids: Any, where: str) -> None:
-    """Ids that may stand in reads, updates and shards: int64, strictly increasing, of this table."""
-    right = isinstance(ids, np.ndarray) and ids.dtype == np.int64 and ids.ndim == 1
-    _require(right, where, f"ids of table {table.name!r} must be a one-dimensional int64 array or ALL, got {type(ids)}")
-    _require(bool((np.diff(ids) > 0).all()), where, f"ids of table {table.name!r} must be strictly increasing")
-    inside = len(ids) == 0 or (ids[0] >= 0 and ids[-1] < table.n_blocks)
-    _require(bool(inside), where, f"ids of table {table.name!r} must be 0 … {table.n_blocks - 1}")
-
-
-def _check_groups(case: _Case, table: Table) -> None:
-    groups = case.model.groups(table)
-    right = groups.shape == (table.n_blocks,) and groups.dtype.kind in "iu"
-    _require(right, "groups", f"expected {table.n_blocks} integers for table {table.name!r}")
 
 
 def _check_init(case: _Case, table: Table) -> None:
@@ -137,12 +117,12 @@ def _check_init(case: _Case, table: Table) -> None:
         return
     whole = initial_blocks(case.model, table, table.all_ids, case.seed)
     again = initial_blocks(case.model, table, table.all_ids, case.seed)
-    _require(_equal(whole, again), "init", f"blocks of table {table.name!r} differ when asked for twice")
+    require(_equal(whole, again), "init", f"blocks of table {table.name!r} differ when asked for twice")
     shared = any(np.shares_memory(whole.fields[f.name], again.fields[f.name]) for f in table.fields)
-    _require(not shared, "init", f"must return new memory on each call (table {table.name!r})")
+    require(not shared, "init", f"must return new memory on each call (table {table.name!r})")
     for ids in (table.all_ids[1::2], table.all_ids[:1], table.all_ids[:0]):
         some = initial_blocks(case.model, table, ids, case.seed)
-        _require(
+        require(
             _equal(some, whole.take(ids)),
             "init",
             f"a block of table {table.name!r} depends on which others are asked for together with it; "
@@ -159,8 +139,8 @@ def _check_compute(case: _Case) -> None:
             first = [_computed(run, ctx, shard, read_only=False) for shard in run.shards]
             second = [_computed(run, ctx, shard, read_only=True) for shard in reversed(run.shards)][::-1]
             for shard, a, b in zip(run.shards, first, second, strict=True):
-                _check_computed(run, shard, a)
-                _require(
+                check_computed(run.tables, shard, a)
+                require(
                     _content(a) == _content(b),
                     "compute",
                     f"shard {shard.index} gives another result when computed again, after other shards; "
@@ -168,12 +148,12 @@ def _check_compute(case: _Case) -> None:
                 )
             run.run_phase(ctx)
     for name, blocks in run.state.items():
-        _require(not blocks.is_nonfinite().any(), "compute, apply", f"table {name!r} holds values that are not finite")
+        require(not blocks.is_nonfinite().any(), "compute, apply", f"table {name!r} holds values that are not finite")
 
 
 def _computed(run: Sequential, ctx: Context, shard: Shard, *, read_only: bool) -> Computed:
     wanted = run.model.reads(ctx, shard)
-    _check_reads(run, wanted, f"reads of shard {shard.index}")
+    check_reads(run.tables, wanted, f"reads of shard {shard.index}")
     reads = {n: b.copy() for n, b in select_reads(run.state, wanted).items()}
     local = {n: run.state[n].take(ids) for n, ids in shard.blocks.items()}
     before = digest(reads), digest(local)
@@ -181,41 +161,8 @@ def _computed(run: Sequential, ctx: Context, shard: Shard, *, read_only: bool) -
         for array in (a for blocks in (*reads.values(), *local.values()) for a in blocks.fields.values()):
             array.setflags(write=False)
     computed = run.model.compute(ctx, shard, reads, local)
-    _require((digest(reads), digest(local)) == before, "compute", f"shard {shard.index} changed its arguments")
+    require((digest(reads), digest(local)) == before, "compute", f"shard {shard.index} changed its arguments")
     return computed
-
-
-def _check_reads(run: Sequential, reads: Reads, where: str) -> None:
-    for name, ids in reads.items():
-        known = name in run.tables and run.tables[name].home == "server"
-        _require(known, where, f"{name!r} is not a server-home table; a shard gets its own blocks as `local`")
-        if ids is not ALL:
-            _check_ids(run.tables[name], ids, where)
-
-
-def _check_computed(run: Sequential, shard: Shard, computed: Computed) -> None:
-    for update in computed.updates:
-        _check_update(run, update, f"compute of shard {shard.index}")
-    for name, blocks in computed.local.items():
-        own: Ids = shard.blocks.get(name, np.zeros(0, np.int64))
-        inside = np.isin(blocks.ids, own).all()
-        _require(bool(inside), "compute", f"shard {shard.index} returns blocks of {name!r} that are not its own")
-
-
-def _check_update(run: Sequential, update: Update, where: str) -> None:
-    table = run.tables.get(update.table)
-    if table is None or table.home != "server":
-        raise ModelError(f"{where}: updates table {update.table!r}; expected the name of a server-home table")
-    if update.ids is not ALL:
-        _check_ids(table, update.ids, where)
-    ids = update.ids if isinstance(update.ids, np.ndarray) else table.all_ids
-    value = next(f for f in table.fields if f.name == "value")
-    n = int(table.block_lengths[ids].sum()) if value.ragged else len(ids)
-    _require(len(update.values) == n, where, f"{len(update.values)} values for table {table.name!r}; expected {n}")
-    _require(update.values.dtype.kind in "fiub", where, f"values for table {table.name!r} are {update.values.dtype}")
-    if table.derived:
-        right = update.values.shape == (n, *value.shape) and update.values.dtype == value.dtype
-        _require(right, where, f"values for derived table {table.name!r} must be {value.dtype}{(n, *value.shape)}")
 
 
 def _check_distance(case: _Case) -> None:
@@ -223,27 +170,27 @@ def _check_distance(case: _Case) -> None:
     for name, blocks in start.items():
         ids, distance = blocks.ids, case.model.distance(blocks, end[name])
         right = distance.shape == (len(ids),) and np.isfinite(distance).all() and (distance >= 0).all()
-        _require(bool(right), "distance", f"must be {len(ids)} finite numbers of at least 0 for table {name!r}")
+        require(bool(right), "distance", f"must be {len(ids)} finite numbers of at least 0 for table {name!r}")
         zero = case.model.distance(blocks, blocks.copy())
-        _require(not zero.any(), "distance", f"of equal blocks of table {name!r} must be 0")
+        require(not zero.any(), "distance", f"of equal blocks of table {name!r} must be 0")
         back = case.model.distance(end[name], blocks)
-        _require(np.allclose(distance, back), "distance", f"must be the same both ways (table {name!r})")
+        require(np.allclose(distance, back), "distance", f"must be the same both ways (table {name!r})")
         some = case.model.distance(blocks.take(ids[1::2]), end[name].take(ids[1::2]))
-        _require(np.allclose(some, distance[1::2]), "distance", f"of a block of {name!r} depends on other blocks")
+        require(np.allclose(some, distance[1::2]), "distance", f"of a block of {name!r} depends on other blocks")
         none = case.model.distance(blocks.take(ids[:0]), end[name].take(ids[:0]))
-        _require(none.shape == (0,), "distance", f"of no blocks of {name!r} must be an empty array")
+        require(none.shape == (0,), "distance", f"of no blocks of {name!r} must be an empty array")
 
 
 def _check_loss(case: _Case, loss_falls: bool) -> None:
     start, run = case.run().loss_sum(), case.run(case.iterations)
     before = digest(run.state)
     for shard in run.shards:
-        _check_reads(run, run.model.loss_reads(shard), f"loss_reads of shard {shard.index}")
+        check_reads(run.tables, run.model.loss_reads(shard), f"loss_reads of shard {shard.index}")
     end = run.loss_sum()
-    _require(bool(np.isfinite([start, end]).all()), "loss", f"must be finite, got {start} at x(0) and {end} later")
-    _require(digest(run.state) == before, "loss", "changed the blocks that it read")
-    _require(run.loss_sum() == end, "loss", "differs when asked for twice")
-    _require(end < start or not loss_falls, "loss", f"{end} after {case.iterations} iterations, {start} at x(0)")
+    require(bool(np.isfinite([start, end]).all()), "loss", f"must be finite, got {start} at x(0) and {end} later")
+    require(digest(run.state) == before, "loss", "changed the blocks that it read")
+    require(run.loss_sum() == end, "loss", "differs when asked for twice")
+    require(end < start or not loss_falls, "loss", f"{end} after {case.iterations} iterations, {start} at x(0)")
 
 
 def _check_rebuild(case: _Case) -> None:
@@ -252,7 +199,7 @@ def _check_rebuild(case: _Case) -> None:
     run.rebuild()
     for name, blocks in before.items():
         message = f"derived table {name!r} is not what the updates of {case.iterations} iterations gave"
-        _require(_equal(blocks, run.state[name]), "rebuild", message)
+        require(_equal(blocks, run.state[name]), "rebuild", message)
 
 
 def _check_resume(case: _Case) -> None:
@@ -285,10 +232,10 @@ def _check_pickle(case: _Case) -> None:
 
 def _go_on_alike(a: Sequential, b: Sequential, clause: str, message: str) -> None:
     for _ in range(2):
-        _require(digest(a.state) == digest(b.state), clause, message)
+        require(digest(a.state) == digest(b.state), clause, message)
         a.step()
         b.step()
-    _require(digest(a.state) == digest(b.state), clause, message)
+    require(digest(a.state) == digest(b.state), clause, message)
 
 
 def _equal(a: Blocks, b: Blocks) -> bool:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from scarml.cli.live_view import LiveView, render
-from scarml.cli.progress import PlainLines
+from scarml.cli.progress import JsonLines, PlainLines
 from scarml.cli.status import Criterion, RunStatus, SavedAges
 from scarml.cli.wording import joined, sparkline
 from scarml.control.history import Record
@@ -44,6 +45,17 @@ def test_plain_lines_are_rate_limited_but_bad_news_is_not(capsys: pytest.Capture
     assert "server-1 is LOST (simulated)" in shown[1]
     assert "disk full" in shown[2]
     assert shown[-1].endswith("loss_sum 0.49505 (done below 1), 1 server, 1 worker, 0 saves")
+
+
+def test_a_log_on_a_full_disk_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        full.reconfigure(write_through=True)
+        monkeypatch.setattr("sys.stderr", full)
+        PlainLines(RunStatus()).say("nobody reads this")
+        JsonLines(RunStatus()).take_in(Record("save_skipped", {"iteration": 3}, 0.5))
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
 
 
 def test_the_live_view_shows_nodes_loss_and_ages() -> None:

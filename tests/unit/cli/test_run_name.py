@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scarml.cli.run_name import run_folder
@@ -11,6 +13,13 @@ from scarml.errors import UsageError
 def test_a_url_of_a_store_is_given_back_as_it_is() -> None:
     with run_folder("memory://runs/first", "mlr", None) as folder:
         assert folder == "memory://runs/first"
+
+
+def test_a_tilde_is_the_home_folder_wherever_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with run_folder("~/runs/first", "mlr", None) as folder:
+        assert folder == tmp_path / "runs/first"
+        assert (tmp_path / "runs/first").is_dir()
 
 
 def test_a_url_of_no_store_is_refused() -> None:

@@ -61,7 +61,7 @@ def test_the_description_of_a_run_is_a_config_file(tmp_path: Path) -> None:
         ("servers = true", "expected a whole number"),
         ("fail_rate = 'x'", "expected a number"),
         ("kill = 3", "expected a list"),
-        ("set = 3", "expected a list"),
+        ("set = 3", "expected a table of names and values"),
         ("data = 3", "expected text"),
         ("fraction = true", "expected a number, or a fraction"),
         ("set = {a = [1]}", "numbers, text, true or false"),

@@ -17,6 +17,25 @@ class Careless(QP):
             raise RuntimeError("my own mistake")
         return super().compute(ctx, shard, reads, local)
 
+class Leaving(QP):
+    def compute(self, ctx, shard, reads, local):
+        raise SystemExit(75)
+
+class Demanding(QP):
+    def __init__(self, n_clusters):
+        raise AssertionError
+
+class Torn(QP):
+    def tables(self, data):
+        raise RuntimeError("no tables")
+
+class Clumsy(QP):
+    def compute(self, ctx, shard, reads, local):
+        return scar.Computed([scar.Update("x", scar.ALL, reads["x"].value[:, None])] if reads else ())
+
+class Odd(QP):
+    defaults = 5
+
 class Diverging(QP):
     def compute(self, ctx, shard, reads, local):
         if not shard.data:
@@ -118,13 +137,30 @@ def test_policy_full_needs_no_fraction(scarml: Scarml) -> None:
 
 
 def test_losses_that_did_not_happen_are_told(scarml: Scarml) -> None:
-    assert "1 --kill did not happen" in scarml("train", "qp", "--max-iters", "2", "--kill", "servers:1@9").err
+    ran = scarml("train", "qp", "--max-iters", "2", "--kill", "servers:1@9", "--run", "a")
+    assert "1 --kill did not happen, the first one on x(9): the run ended at x(2)" in ran.err
+    ran = scarml("train", "qp", "--max-iters", "4", "--kill", "servers:1@1", "--run", "a", "--resume", "auto")
+    assert "1 --kill did not happen, the first one on x(1): the run went on at x(2)" in ran.err
+    ran = scarml("train", "qp", "--max-iters", "4", "--kill", "server-0@1", "--kill", "server-0@2")
+    assert "1 --kill did not happen, the first one on x(2): nobody of that kind was left to lose" in ran.err
+
+
+def test_a_quiet_run_still_says_why_it_failed(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--kill", "servers:4@3", "-q")
+    assert ran.err.splitlines() == ["scarml: error: no server is left; the last was server-3"]
+
+
+def test_a_run_that_was_saved_with_another_policy_is_not_begun_anew_by_full_recovery(scarml: Scarml) -> None:
+    scarml("train", "qp", "--max-iters", "9", "--run", "a")
+    ran = scarml("train", "qp", "--run", "a", "--resume", "auto", "--policy", "full", "--recovery", "full")
+    assert ran.code == 2
+    assert "has policy priority, this command has full" in ran.err
 
 
 def test_all_servers_lost_says_how_to_go_on(scarml: Scarml) -> None:
     ran = scarml("train", "qp", "--kill", "servers:4@3")
     assert ran.code == 3
-    assert ran.err.splitlines()[-1].endswith("scarml train qp --kill servers:4@3 --run scar-runs/qp-1 --resume auto")
+    assert ran.err.splitlines()[-1].endswith("scarml train qp --run scar-runs/qp-1 --resume auto")
 
 
 @pytest.mark.usefixtures("own_model")
@@ -136,6 +172,31 @@ def test_an_exception_in_a_model_of_ones_own_names_model_and_phase(scarml: Scarm
         "scarml: error: model own_model_of_a_test:Careless raised RuntimeError in compute(), iteration 2, phase 0: "
         "my own mistake"
     )
+
+
+@pytest.mark.usefixtures("own_model")
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("Leaving", 1, "raised SystemExit in compute(), iteration 1, phase 0: 75"),
+        ("Torn", 1, "raised RuntimeError in tables(): no tables"),
+        ("Clumsy", 1, "raised ValueError in apply(), iteration 1, phase 0: "),
+        ("Odd", 1, "Either model own_model_of_a_test:Odd breaks the protocol of models"),
+        ("Demanding", 2, "Demanding needs a value for its hyper-parameter 'n_clusters'; it has no default"),
+    ],
+)
+def test_a_mistake_in_a_model_of_ones_own_is_no_bug_of_ours(scarml: Scarml, name: str, code: int, words: str) -> None:
+    ran = scarml("train", f"own_model_of_a_test:{name}")
+    assert ran.code == code
+    assert words in ran.err.splitlines()[-1]
+    assert "please report" not in ran.err
+
+
+def test_a_module_that_ends_the_process_is_no_model(scarml: Scarml, tmp_path: Path) -> None:
+    (tmp_path / "module_that_exits.py").write_text("raise SystemExit(3)")
+    ran = scarml("train", "module_that_exits:Model")
+    assert ran.code == 2
+    assert "importing 'module_that_exits' failed with SystemExit: 3" in ran.err
 
 
 @pytest.mark.usefixtures("own_model")

@@ -50,6 +50,37 @@ def state(run: RunFolder, term: int) -> list[int]:
 
 
 # ------------------------------------------------------------------------------------------------------------ creation
+def test_a_run_whose_marker_is_gone_is_not_begun_anew():
+    run = new_run()
+    run.claim_term("new")
+    run.store.delete("SCAR-RUN")
+    with pytest.raises(DamagedError, match=r"SCAR-RUN .* is missing, but terms/00000001\.base is there"):
+        new_run(run.store)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_a_term_whose_record_is_gone_is_not_passed_over(older):
+    run = new_run()
+    if older:
+        write(run, run.claim_term("new"), 1)
+    term = run.claim_term("parent" if older else "new")
+    write(run, term, 2)
+    run.store.delete(f"terms/{term:08d}.base")
+    with pytest.raises(DamagedError, match=f"the record of term {term} .* is missing"):
+        RunFolder.open(run.store).last_term()
+
+
+def test_events_that_are_damaged_or_gone_do_not_hide_the_others(tmp_path):
+    store = LocalStore(str(tmp_path))
+    run = new_run(store)
+    for name in ("a", "b", "c"):
+        run.append_events(1, [{"event": name}])
+    (tmp_path / "events/00000001-000000.jsonl").unlink()
+    (tmp_path / "events/00000001-000000.jsonl").symlink_to("nowhere")
+    (tmp_path / "events/00000001-000001.jsonl").write_text('{"evenu": "b"}\n')
+    assert [e["event"] for e in run.read_events()] == ["c"]
+
+
 def test_a_run_can_be_opened_with_the_description_it_was_created_with():
     run = new_run()
     again = RunFolder.open(run.store)
