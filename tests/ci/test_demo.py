@@ -118,7 +118,7 @@ def test_after_kill_9_the_same_command_goes_on(started: Any) -> None:
 
 
 def test_a_run_that_is_worked_on_is_refused_with_exit_code_5(started: Any) -> None:
-    first = started(*TRAIN, "--pace", "0.1")
+    first = started(*TRAIN, "--pace", "1")
     wait_for_iteration(first, 2)
     second = started(*TRAIN)
     _, err = second.communicate(timeout=TIMEOUT_S)
