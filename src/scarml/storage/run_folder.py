@@ -27,6 +27,7 @@ from scarml.errors import (
     DamagedError,
     NotFoundError,
     RunExistsError,
+    StoreError,
     UsageError,
 )
 from scarml.storage.event_log import EventLog
@@ -139,7 +140,8 @@ class RunFolder:
     def owned(self, on_lost: Callable[[str], None] = lambda _: None, timing: Timing | None = None) -> Iterator[None]:
         """Own the run for a while: until the end of the block no other process takes it over.
 
-        A killed owner never blocks the next one; on a store without locks it is waited for, two leases long.
+        A killed owner never blocks the next one; on a store without locks it is waited for, two leases long. What it
+        was writing when it was killed is removed.
 
         Args:
             on_lost: told, once, why the run is no longer this process's; in another thread.
@@ -150,9 +152,18 @@ class RunFolder:
         """
         self._ownership = Ownership.acquire(self.store, self._terms, timing, on_lost)
         try:
+            self._sweep()
             yield
         finally:
             self._ownership.release()
+
+    def _sweep(self) -> None:
+        try:
+            n = self.store.sweep()
+        except StoreError as e:  # it only wastes space
+            _log.debug("what killed writers left behind stays: %s", e)
+        else:
+            _log.debug("%d leftovers of killed writers were removed", n)
 
     def claim_term(self, base: Base, after: int | None = None) -> int:
         """Claim the next term, durably: from now on no older one can report a commit.

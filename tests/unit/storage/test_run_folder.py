@@ -70,6 +70,21 @@ def test_a_term_whose_record_is_gone_is_not_passed_over(older):
         RunFolder.open(run.store).last_term()
 
 
+def test_what_a_killed_writer_left_is_removed_by_the_next_owner(tmp_path):
+    run = new_run(LocalStore(str(tmp_path)))
+    (tmp_path / ".tmp/0123456789ab-00000007").write_bytes(bytes(1000))
+    with run.owned():
+        assert not list((tmp_path / ".tmp").iterdir())
+
+
+def test_a_store_that_cannot_sweep_can_be_owned():
+    store = FaultyStore(MemoryStore())
+    run = new_run(store)
+    store.fail_nth("sweep", 1, "cannot")
+    with run.owned():
+        assert store.fired["sweep"] == 1
+
+
 def test_events_that_are_damaged_or_gone_do_not_hide_the_others(tmp_path):
     store = LocalStore(str(tmp_path))
     run = new_run(store)
