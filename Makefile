@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml
 demo: setup ## train on real data, lose half of the servers, go on
 	@$(BIN)/scarml demo
 
-test: setup ## the fast tests (under a minute)
+test: setup ## the fast tests (a minute or two)
 	$(PYTEST) -q -n 2 $(ARGS)
 
 test-ci: setup ## the tests that are too long for every change (minutes)

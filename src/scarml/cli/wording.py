@@ -61,9 +61,9 @@ def _resumed(f: dict[str, Any]) -> str:
     age = f.get("mean_age_iters")
     if not age:
         return text
-    # Everything set back by so many iterations would cost just these; what is older has mostly moved least.
-    cost = counted(max(round(age), 1), "iteration")
-    return f"{text}; on average {age:.1f} iterations old: expect to make up for about {cost}"
+    # Everything set back by so many iterations would cost just these. Blocks that do not move are not saved again, so
+    # their age costs nothing: it is a bound, not an estimate.
+    return f"{text}; saved {age:.1f} iterations before that on average, the most there is to make up for"
 
 
 def _recovered(f: dict[str, Any]) -> str:
