@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.selection import SaveSelector
 from scarml.checkpoint.version_index import Version
-from scarml.control.history import Record
 from scarml.control.messages import (
     Action,
     BlocksStaged,
@@ -28,13 +27,13 @@ from scarml.control.messages import (
     DistancesMeasured,
     GiveUpSave,
     MeasureDistances,
-    Report,
     RetrySave,
     SaveBlocks,
     SaveCommitted,
     SaveFailed,
     Send,
     SetTimer,
+    report,
 )
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.view import Layout, NodeId
@@ -133,7 +132,7 @@ class CheckpointCoordinator:
             return []
         self._selector.earn(n_due)
         if self.step is not SaveStep.IDLE:
-            return [_report("save_skipped", iteration=version.iteration, step=self.step.value)]
+            return [report("save_skipped", iteration=version.iteration, step=self.step.value)]
         return self._begin(version, final=False)
 
     def save_all_changed(self, version: Version) -> list[Action]:
@@ -147,9 +146,7 @@ class CheckpointCoordinator:
     def _begin(self, version: Version, final: bool) -> list[Action]:
         self._save = save = _Save(self._next_save_id, version, final)
         self._next_save_id += 1
-        actions: list[Action] = [
-            _report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)
-        ]
+        actions: list[Action] = [report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)]
         if self._selector.is_full or not (final or self._selector.needs_distances):
             return actions + self._choose(save)
         self.step = SaveStep.MEASURING
@@ -206,7 +203,7 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         if event.left_out:
             save.whole = False
-            actions = [_report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)]
+            actions = [report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)]
         return actions + self._progress(save)
 
     def on_committed(self, event: SaveCommitted) -> list[Action]:
@@ -235,7 +232,7 @@ class CheckpointCoordinator:
         self._selector.owe(save.parts[event.node])
         actions += [
             Send(event.node, GiveUpSave(save.save_id)),
-            _report("save_given_up", save_id=save.save_id, cause=event.cause),
+            report("save_given_up", save_id=save.save_id, cause=event.cause),
         ]
         return actions + self._progress(save)
 
@@ -266,13 +263,13 @@ class CheckpointCoordinator:
         if self._unit_attempts < MAX_ATTEMPTS:
             return actions
         save.whole = False
-        return [*actions, _report("save_given_up", save_id=save_id, cause=cause), *self._end(save)]
+        return [*actions, report("save_given_up", save_id=save_id, cause=cause), *self._end(save)]
 
     def _again_or_not(self, save: _Save, node: NodeId | None, cause: str, attempt: int) -> list[Action]:
         again = attempt < MAX_ATTEMPTS
         who = node or "controller"
         actions: list[Action] = [
-            _report("save_failed", save_id=save.save_id, node=who, cause=cause, attempt=attempt, retried=again)
+            report("save_failed", save_id=save.save_id, node=who, cause=cause, attempt=attempt, retried=again)
         ]
         if again:
             token = self._new_timer()
@@ -285,7 +282,7 @@ class CheckpointCoordinator:
         if self.step is SaveStep.STAGING and not save.staging:
             self.step = SaveStep.WRITING
             actions.append(
-                _report(
+                report(
                     "save_staged",
                     save_id=save.save_id,
                     iteration=save.version.iteration,
@@ -307,9 +304,9 @@ class CheckpointCoordinator:
             self.final_is_whole = save.whole
         if not save.segments and not save.whole:
             cause = "none of its blocks could be stored"
-            return [] if save.given_up else [_report("save_given_up", save_id=save.save_id, cause=cause)]
+            return [] if save.given_up else [report("save_given_up", save_id=save.save_id, cause=cause)]
         return [
-            _report(
+            report(
                 "save_committed",
                 save_id=save.save_id,
                 iteration=save.version.iteration,
@@ -342,7 +339,7 @@ class CheckpointCoordinator:
             return []
         save_id = self._save.save_id
         self._save, self.step = None, SaveStep.IDLE
-        return [_report("save_given_up", save_id=save_id, cause=cause)]
+        return [report("save_given_up", save_id=save_id, cause=cause)]
 
     def _current(self, save_id: int) -> _Save | None:
         return self._save if self._save is not None and self._save.save_id == save_id else None
@@ -350,7 +347,3 @@ class CheckpointCoordinator:
 
 def _complete_unit(save: _Save) -> CompleteUnit:
     return CompleteUnit(save.save_id, save.version, tuple(sorted(save.segments)))
-
-
-def _report(name: str, **fields: object) -> Report:
-    return Report(Record(name, dict(fields)))

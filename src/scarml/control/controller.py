@@ -19,7 +19,6 @@ from scarml.checkpoint.selection import Checkpoint, SaveSelector
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
-from scarml.control.history import Record
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.stop import Stop, StopRule
 from scarml.control.training_clock import TrainingClock
@@ -133,7 +132,7 @@ class Controller:
         self.saves.last_unit = e.unit
         self.clock.start(e.commit, e.iteration, e.executed)
         return [
-            _report(
+            m.report(
                 "run_started",
                 term=e.term,
                 iteration=e.iteration,
@@ -158,7 +157,7 @@ class Controller:
         actions = self._installation.on_installed(e)
         if not self._installation.is_complete:
             return actions
-        completed = _report(
+        completed = m.report(
             "recovery_completed",
             view=self.view.number,
             kind="start" if self.view.number == 1 else self._checkpoint.recovery,
@@ -221,7 +220,7 @@ class Controller:
             return []
         if self.saves.holds_commit:
             self._go("prepared, save not staged")
-            return [_report("commit_held", commit=self.clock.commit + 1)]
+            return [m.report("commit_held", commit=self.clock.commit + 1)]
         return self._decide()
 
     def _decide(self) -> list[m.Action]:
@@ -247,7 +246,7 @@ class Controller:
             return self._proceed()
         self._stop.forget_loss()
         self._boundary_is_new = True
-        report = _report(
+        report = m.report(
             "iteration_committed",
             iteration=self.clock.iteration,
             commit=self.clock.commit,
@@ -267,7 +266,7 @@ class Controller:
         loss_sum = self._stop.add_part(e.shard, e.loss)
         if loss_sum is None:
             return []
-        report = _report(
+        report = m.report(
             "loss_evaluated", iteration=self.clock.iteration, executed=self.clock.executed, loss_sum=loss_sum
         )
         return [report, *self._proceed()]
@@ -284,11 +283,11 @@ class Controller:
 
     def _on_stop_requested(self, e: m.StopRequested) -> list[m.Action]:
         self._stop.request(e.reason)
-        return [_report("stop_requested", reason=e.reason)]
+        return [m.report("stop_requested", reason=e.reason)]
 
     def _finish(self, outcome: m.Outcome, reason: str, *, saved: bool) -> list[m.Action]:
         self._go("finish")
-        report = _report(
+        report = m.report(
             "run_finished",
             outcome=outcome,
             reason=reason,
@@ -302,7 +301,7 @@ class Controller:
     def _after_save_event(self, actions: list[m.Action]) -> list[m.Action]:
         """The save in flight has moved: does anything wait for it?"""
         if self.state is State.HOLDING and not self.saves.holds_commit:
-            return [*actions, _report("commit_released", commit=self.clock.commit + 1), *self._decide()]
+            return [*actions, m.report("commit_released", commit=self.clock.commit + 1), *self._decide()]
         if self.saves.step is not SaveStep.IDLE:
             return actions
         if self.state is State.DRAINING:
@@ -319,7 +318,7 @@ class Controller:
         if e.node not in self.view.nodes or e.node in self._lost:
             return []
         self._lost.add(e.node)
-        actions: list[m.Action] = [_report("node_lost", node=e.node, reason=e.reason)]
+        actions: list[m.Action] = [m.report("node_lost", node=e.node, reason=e.reason)]
         if not set(self.view.servers) - self._lost or not set(self.view.workers) - self._lost:
             kind = "server" if not set(self.view.servers) - self._lost else "worker"
             return actions + self._finish("nodes-lost", f"no {kind} is left; the last was {e.node}", saved=False)
@@ -374,8 +373,8 @@ class Controller:
         self._lost_blocks = self.recovery.n_unsettled_blocks
         view = self.view
         return [
-            _report("view_changed", view=view.number, servers=list(view.servers), workers=list(view.workers)),
-            _report(
+            m.report("view_changed", view=view.number, servers=list(view.servers), workers=list(view.workers)),
+            m.report(
                 "recovery_started", view=view.number, kind=self._checkpoint.recovery, lost_blocks=self._lost_blocks
             ),
             *self._install(trigger),
@@ -394,10 +393,6 @@ class Controller:
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
-
-
-def _report(name: str, **fields: Any) -> m.Report:
-    return m.Report(Record(name, fields))
 
 
 def _brief(event: object) -> str:

@@ -64,6 +64,7 @@ __all__ = [
     "UnitCommitted",
     "UnitFailed",
     "ViewInstalled",
+    "report",
 ]
 
 REBUILD = -1
@@ -414,6 +415,11 @@ class Report:
     """Tell the event log and the user."""
 
     record: Record
+
+
+def report(name: str, **fields: object) -> Report:
+    """A `Report` of one record."""
+    return Report(Record(name, dict(fields)))
 
 
 Outcome = Literal["converged", "max-iters", "stopped", "superseded", "nodes-lost", "store-down"]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from scarml.control import messages as m
-from scarml.control.history import Record
 from scarml.control.view import NodeId
 
 __all__ = ["ATTEMPTS", "ViewInstallation", "wait_for_store"]
@@ -52,7 +51,7 @@ class ViewInstallation:
     def on_installed(self, event: m.ViewInstalled) -> list[m.Action]:
         """A node obeys."""
         self._installed[event.node] = event
-        return [m.Report(Record("copy_damaged", {"node": event.node, "detail": text})) for text in event.damaged]
+        return [m.report("copy_damaged", node=event.node, detail=text) for text in event.damaged]
 
     def on_failed(self, event: m.LoadFailed) -> list[m.Action] | None:
         """A node could not load. Returns None if it has tried often enough."""
@@ -87,6 +86,6 @@ class ViewInstallation:
 def wait_for_store(node: NodeId, cause: str, attempt: int, token: int) -> list[m.Action]:
     """Say that the store cannot be read, and try again later, each time after a longer while."""
     return [
-        m.Report(Record("recovery_waiting", {"node": node, "cause": cause, "attempt": attempt})),
+        m.report("recovery_waiting", node=node, cause=cause, attempt=attempt),
         m.SetTimer(token, min(FIRST_RETRY_S * 2 ** (attempt - 1), LONGEST_RETRY_S)),
     ]
