@@ -35,14 +35,18 @@ __all__ = [
     "CompleteUnit",
     "ComputePhase",
     "DistancesMeasured",
+    "DrainRequested",
     "EvaluateLoss",
     "Event",
     "Finish",
     "GiveUpSave",
+    "Heartbeat",
     "InstallView",
     "LoadFailed",
     "LossComputed",
     "MeasureDistances",
+    "NodeJoined",
+    "NodeKind",
     "NodeLost",
     "NodeOrder",
     "Outcome",
@@ -53,19 +57,25 @@ __all__ = [
     "SaveBlocks",
     "SaveCommitted",
     "SaveFailed",
+    "ScaleRequested",
     "Send",
     "SetTimer",
     "Start",
+    "StartNode",
+    "StopNode",
     "StopRequested",
     "Superseded",
     "TermClaimed",
     "TermFailed",
+    "Tick",
     "TimerFired",
     "UnitCommitted",
     "UnitFailed",
     "ViewInstalled",
     "report",
 ]
+
+NodeKind = Literal["server", "worker"]
 
 REBUILD = -1
 """`Context.phase` of the pseudo-phase in which derived tables are rebuilt."""
@@ -80,13 +90,16 @@ class InstallView:
         view: the membership.
         term: of the run; versions of saves carry it.
         commit: the state is the one after this commit.
-        load: per table the blocks that this node must load, as ``term`` sees the store; it has the rest.
+        load: per table the blocks that this node must load, as ``term`` sees the store.
+        fetch: per node that holds them, and table, the blocks that it hands over, with their caches. This node has the
+            rest.
     """
 
     view: View
     term: int
     commit: int
     load: Mapping[str, Ids]
+    fetch: Mapping[NodeId, Mapping[str, Ids]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +348,44 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeJoined:
+    """A node that was to be started is ready, and holds nothing yet."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleRequested:
+    """Somebody wants so many servers and workers; None: as many as there are."""
+
+    servers: int | None = None
+    workers: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """A node is to hand over all that it holds, and leave; and why, in words."""
+
+    node: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node gave a sign of life, at ``now_s`` of the engine's clock."""
+
+    node: NodeId
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: who has been silent for too long?"""
+
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TimerFired:
     """A timer that the controller had set."""
 
@@ -371,6 +422,11 @@ Event = (
     | TermClaimed
     | TermFailed
     | NodeLost
+    | NodeJoined
+    | ScaleRequested
+    | DrainRequested
+    | Heartbeat
+    | Tick
     | TimerFired
     | StopRequested
     | Superseded
@@ -400,6 +456,21 @@ class CompleteUnit:
     save_id: int
     version: Version
     segments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartNode:
+    """Start this node, which holds nothing; then `NodeJoined`, or `NodeLost` if it cannot be started."""
+
+    node: NodeId
+    kind: NodeKind
+
+
+@dataclass(frozen=True, slots=True)
+class StopNode:
+    """The node has left the view and may end."""
+
+    node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,4 +505,4 @@ class Finish:
     saved: bool
 
 
-Action = Send | ClaimTerm | CompleteUnit | SetTimer | Report | Finish
+Action = Send | ClaimTerm | CompleteUnit | StartNode | StopNode | SetTimer | Report | Finish
