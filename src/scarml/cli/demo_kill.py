@@ -15,7 +15,7 @@ from scarml.cli.demo_result import Played, Row
 from scarml.cli.demo_runs import AT_ITER, DATA, SERVERS, WORKERS, criterion, row_of
 from scarml.cli.demo_show import Show
 from scarml.cli.progress import Progress
-from scarml.cli.status import Criterion, RunStatus
+from scarml.cli.run_status import Criterion, RunStatus
 from scarml.control.history import Record
 from scarml.errors import RecoveryError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.demo_result import Played, Row
 from scarml.cli.demo_show import Show
-from scarml.cli.status import Criterion, RunStatus
+from scarml.cli.run_status import Criterion, RunStatus
 from scarml.control.history import Record
 from scarml.control.stop import Stop
 from scarml.engine.fault_plan import Kill

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from scarml.cli.pace import Pace
 from scarml.cli.progress import PlainLines, Progress, Silence, is_terminal
-from scarml.cli.status import RunStatus
+from scarml.cli.run_status import RunStatus
 from scarml.control.history import Record
 
 __all__ = ["Show"]

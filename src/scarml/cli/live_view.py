@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scarml.cli.progress import as_plain_text
-from scarml.cli.status import RunStatus
+from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import Tone, counted, in_words, sparkline, tone_of
 from scarml.control.history import Record
 

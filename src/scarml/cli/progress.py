@@ -7,7 +7,7 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from scarml.cli.status import RunStatus
+from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
 

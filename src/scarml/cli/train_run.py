@@ -19,8 +19,8 @@ from scarml.cli.model_error import is_built_in, report_model_error
 from scarml.cli.pace import Pace
 from scarml.cli.progress import open_progress, write_line
 from scarml.cli.run_name import run_folder
+from scarml.cli.run_status import Criterion, RunStatus
 from scarml.cli.settings import Settings
-from scarml.cli.status import Criterion, RunStatus
 from scarml.cli.summary import in_lines
 from scarml.cli.wording import counted
 from scarml.control.history import Record

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from scarml.cli.live_view import LiveView, render
 from scarml.cli.progress import JsonLines, PlainLines
-from scarml.cli.status import Criterion, RunStatus, SavedAges
+from scarml.cli.run_status import Criterion, RunStatus, SavedAges
 from scarml.cli.wording import joined, sparkline
 from scarml.control.history import Record
 
