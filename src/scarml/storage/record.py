@@ -37,8 +37,12 @@ def decode_record(kind: str, name: str, data: bytes) -> dict[str, Any]:
     if type(version) is int and version > FORMAT_VERSION:
         raise DamagedError(f"{name} has format version {version}; this SCAR reads {FORMAT_VERSION}: use a newer SCAR")
     found = record.pop("crc32", None)
-    if found != _checksum(record):
-        raise DamagedError(f"{name} is damaged: its checksum is {_checksum(record)}; expected {found}")
+    try:
+        expected = _checksum(record)
+    except RecursionError:  # at the one depth that can just be read
+        raise DamagedError(f"{name} is damaged: it is nested too deeply") from None
+    if found != expected:
+        raise DamagedError(f"{name} is damaged: its checksum is {expected}; expected {found}")
     del record["format"], record["format_version"]
     return record
 

@@ -6,6 +6,8 @@
     README.txt                             how to open it without SCAR
     run.json                               the run's description for people: configuration, tables, seed
     owner.json, owner.lock                 who works on it now: see `ownership`
+    status.json                            how far it is: see `live_status`
+    commands/…                             what people want of it: see `commands`
     terms/00000001.claim, 00000001.base    who may write, and from which segments it started: see `terms`
     segments/….safetensors                 the blocks: see `segment`
     units/00000001-000000000008.json       complete full saves: see `unit`
@@ -63,6 +65,7 @@ class RunFolder:
         self._terms = Terms(store)
         self._events = EventLog(store)
         self._ownership: Ownership | None = None
+        self.claimed_term: int | None = None  # the last one that this object has claimed
 
     @classmethod
     def create(cls, store: Store, description: Mapping[str, Any]) -> RunFolder:
@@ -186,9 +189,11 @@ class RunFolder:
             if problem is not None:
                 raise DamagedError(f"the full save at iteration {base.iteration} cannot be used: {problem}")
         if self._ownership is None:
-            return self._terms.claim(base, after)
-        self._complete_creation()
-        return self._ownership.claim(base, after)
+            self.claimed_term = self._terms.claim(base, after)
+        else:
+            self._complete_creation()
+            self.claimed_term = self._ownership.claim(base, after)
+        return self.claimed_term
 
     def check_term(self, term: int) -> None:
         """See that a term may still write, and delete.

@@ -16,7 +16,7 @@ from scarml.storage.unit import read_unit, unit_problem
 __all__ = ["verify"]
 
 _OBJECT = re.compile(
-    r"SCAR-RUN|README\.txt|run\.json|owner\.json|owner\.lock|(terms|segments|units|events|commands)/.+"
+    r"SCAR-RUN|README\.txt|(run|owner|status)\.json|owner\.lock|(terms|segments|units|events|commands)/.+"
 )
 
 
