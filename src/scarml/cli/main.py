@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scarml.cli import data, demo, export, inspect, models, rollback, train, verify
+from scarml.cli import data, demo, export, inspect, live_commands, models, rollback, status, train, verify
 from scarml.cli.exit_codes import DONE, FAILED, USAGE, of_error
 from scarml.errors import ProtocolError, ScarError
 
@@ -33,6 +33,10 @@ app = typer.Typer(
 app.command("train")(train.train)
 app.command("demo")(demo.demo)
 app.command("models")(models.list_models)
+app.command("status")(status.status)
+app.command("stop")(live_commands.stop)
+app.command("drain")(live_commands.drain)
+app.command("scale")(live_commands.scale)
 app.command("inspect")(inspect.inspect)
 app.command("verify")(verify.verify)
 app.command("export")(export.export)

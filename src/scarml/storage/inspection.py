@@ -21,7 +21,17 @@ from scarml.storage.store import Store
 from scarml.storage.terms import Terms
 from scarml.storage.unit import read_unit, unit_problem
 
-__all__ = ["AgeBin", "Inspection", "OwnerState", "SegmentState", "TableState", "TermState", "UnitState", "inspect"]
+__all__ = [
+    "AgeBin",
+    "Inspection",
+    "OwnerState",
+    "SegmentState",
+    "TableState",
+    "TermState",
+    "UnitState",
+    "inspect",
+    "owner_state",
+]
 
 _MOST_BINS = 8
 
@@ -158,7 +168,7 @@ def inspect(store: Store, now_s: float | None = None) -> Inspection:
     _count_others(store, {s.name for s in catalog.readable()} | set(count.unreadable), segments)
     return Inspection(
         description=run.description,
-        owner=_owner(store, terms, time.time() if now_s is None else now_s),
+        owner=owner_state(store, terms, time.time() if now_s is None else now_s),
         term=last,
         iteration=newest,
         tables=_tables(run.description.get("tables"), census, newest or 0),
@@ -169,7 +179,8 @@ def inspect(store: Store, now_s: float | None = None) -> Inspection:
     )
 
 
-def _owner(store: Store, terms: Terms, now_s: float) -> OwnerState | None:
+def owner_state(store: Store, terms: Terms, now_s: float) -> OwnerState | None:
+    """Who works on a run, or did last; None if nobody ever did. For people: it compares clocks."""
     claimed = terms.last_claim()
     claimer, beat = (terms.claimed_by(claimed) if claimed else None), read_beat(store)
     if beat is None or (claimer is not None and claimer != beat.owner):
