@@ -10,9 +10,10 @@ from rich.console import Console
 
 from scarml.cli.live_view import LiveView, render
 from scarml.cli.progress import JsonLines, PlainLines
-from scarml.cli.run_status import Criterion, RunStatus, SavedAges
+from scarml.cli.run_status import Criterion, RunStatus
 from scarml.cli.wording import joined, sparkline
 from scarml.control.history import Record
+from scarml.storage.run_progress import SavedAges
 
 STARTED = Record(
     "run_started",
@@ -27,7 +28,7 @@ def loss(t_s: float, iteration: int) -> Record:
 
 
 def status() -> RunStatus:
-    return RunStatus("mlr on mnist-10k", Criterion("loss_sum", 1.0), lambda: {"W": np.array([0, 3, 5])})
+    return RunStatus("mlr on mnist-10k", Criterion("loss_sum", 1.0), ages=lambda: {"W": np.array([0, 3, 5])})
 
 
 def test_plain_lines_are_rate_limited_but_bad_news_is_not(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +89,7 @@ def test_store_trouble_is_shown_until_a_save_succeeds() -> None:
     assert s.store_trouble == "disk full"
     s.take_in(Record("save_given_up", {"cause": "disk full", "save_id": 1}))
     assert s.store_failed
-    s.take_in(Record("save_committed", {"size_bytes": 1, "save_id": 2}))
+    s.take_in(Record("save_committed", {"size_bytes": 1, "save_id": 2, "iteration": 3}))
     assert s.store_trouble is None
 
 
