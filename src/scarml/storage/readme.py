@@ -22,5 +22,5 @@ those that count: the files listed in terms/<last term>.base, and the files of t
 timelines that were given up. Values may be stored narrower: see "tables" in a file's metadata, and the page "Storage
 format" in the documentation of scarml.
 
-run.json describes the run; events/ is its log. Nothing here should be edited.
+run.json describes the run; events/ is its log, and status.json says how far it is. Nothing here should be edited.
 """
