@@ -54,6 +54,7 @@ def panel(report: RunReport) -> RenderableType:
 
 
 def _rows(r: RunReport) -> Iterator[_Row]:
+    is_now = r.is_alive and r.is_current
     yield "owner", *_owner(r)
     if r.problem is not None:
         yield "status", r.problem, "bold red"
@@ -65,11 +66,12 @@ def _rows(r: RunReport) -> Iterator[_Row]:
             nodes = r.nodes(kind)
             if nodes:
                 alive = sum(n.alive for n in nodes)
-                yield f"{kind}s", f"{alive} of {len(nodes)} alive", "" if alive == len(nodes) else "bold red"
+                text = f"{alive} of {len(nodes)} {'alive' if is_now else 'were alive'}"
+                yield f"{kind}s", text, "bold red" if is_now and alive < len(nodes) else ""
         yield "saved", _saved(r.status.saves, r.status.iteration), ""
         if r.status.saves.trouble is not None:
             yield "store", r.status.saves.trouble, "bold red"
-    if r.history is not None and r.history.outcome is not None and not r.is_alive:
+    if r.owner is not None and r.owner.state == "ended" and r.history is not None and r.history.outcome is not None:
         yield "outcome", f"{r.history.outcome}, {r.history.reason}", ""
 
 
@@ -78,7 +80,7 @@ def _owner(r: RunReport) -> tuple[str, str]:
         return "nobody works on it, and nobody ever did", "bold"
     if r.owner.state == "ended":
         return f"nobody works on it; the last was {r.owner.name}, which has ended", "bold"
-    heard = "gave no sign of life" if r.owner.silent_s is None else f"last sign of life {r.owner.silent_s:,.0f} s ago"
+    heard = "gave no sign of life" if r.owner.silent_s is None else f"last sign of life {_ago(r.owner.silent_s)}"
     if r.owner.state == "alive":
         return f"{r.owner.name}: {heard}", ""
     return f"nobody seems to work on it: {r.owner.name}: {heard}; it was probably killed", "bold red"
@@ -90,10 +92,17 @@ def _progress(r: RunReport) -> str:
         done = f", {counted(s.executed, 'iteration')} done" if s.executed != s.iteration else ""
         doing = f", {s.activity}" if r.is_alive and r.is_current else ""
         earlier = "" if r.is_current else "; so it said in an earlier start, and nothing since"
-        return f"x({s.iteration}){done}{doing}; as of {r.as_of_s or 0:,.0f} s ago{earlier}"
+        return f"x({s.iteration}){done}{doing}; as of {_ago(r.as_of_s or 0.0)}{earlier}"
     if r.history is None or not r.history.starts:
         return "nothing is known yet"
     return f"x({r.history.iteration}) at least, by the event log, which is written with saves"
+
+
+def _ago(seconds: float) -> str:
+    for unit, unit_s in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:,.0f} {unit} ago"
+    return f"{seconds:,.0f} s ago"
 
 
 def _saved(saves: SavesStatus, iteration: int) -> str:

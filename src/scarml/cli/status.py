@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["status"]
 
 WATCH_S = 2.0
+now_unix_s = time.time
 
 
 def status(
@@ -58,7 +59,7 @@ def wait(seconds: float) -> bool:
 def _look(store: Store, run: str) -> RunReport:
     from scarml.cli.run_report import report_on
 
-    return report_on(store, run, time.time())
+    return report_on(store, run, now_unix_s())
 
 
 @contextmanager

@@ -164,7 +164,7 @@ class Delivery:
 
     def _withdraw(self, gone: Exception) -> Answer:
         self._store.delete(self.command.name.object)
-        raise type(gone)(f"{gone}; before that it did not answer this {self.command.kind}")
+        raise type(gone)(f"this {self.command.kind} was not answered: {gone}")
 
 
 def _how_it_ended(store: Store, beat: Beat) -> str:

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -17,7 +16,10 @@ from scarml.cli import status as command
 from scarml.storage.live_status import STATUS_OBJECT, LiveStatus, NodeStatus, SavesStatus, Status
 from scarml.storage.local import LocalStore
 from scarml.storage.owner import read_beat, write_beat
+from scarml.storage.ownership import Timing
 from scarml.storage.run_folder import RunFolder
+
+NOW_S = 1.8e9
 
 STATUS = Status(
     iteration=120,
@@ -39,13 +41,13 @@ class Run:
     def __init__(self) -> None:
         self.store = LocalStore("run")
         self.folder = new_run(self.store)
-        self.context = self.folder.owned()
+        self.context = self.folder.owned(timing=Timing(unix_s=lambda: NOW_S))
         self.context.__enter__()
         self.term = self.folder.claim_term("new")
         self.say(STATUS)
 
     def say(self, status: Status) -> None:
-        LiveStatus(self.folder, lambda task: task()).publish(status)
+        LiveStatus(self.folder, lambda task: task(), unix_s=lambda: NOW_S - 1).publish(status)
 
     def end(self) -> None:
         event = {"event": "run_finished", "outcome": "converged", "reason": "the loss is low enough"}
@@ -56,11 +58,12 @@ class Run:
         self.context.__exit__(None, None, None)
         beat = read_beat(self.store)
         assert beat is not None
-        write_beat(self.store, type(beat)(beat.owner, beat.term, beat.counter, time.time() - seconds, False))
+        write_beat(self.store, type(beat)(beat.owner, beat.term, beat.counter, NOW_S - seconds, False))
 
 
 @pytest.fixture
-def run(scarml: Scarml) -> Iterator[Run]:
+def run(scarml: Scarml, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    monkeypatch.setattr(command, "now_unix_s", lambda: NOW_S)
     running = Run()
     yield running
     running.context.__exit__(None, None, None)
@@ -78,7 +81,7 @@ def test_a_run_that_is_going_on(scarml: Scarml) -> None:
     assert found.pop("owner").startswith("process ")
     assert found == {
         "run": "run",
-        "state": "x(120), 128 iterations done, training; as of 0 s ago",
+        "state": "x(120), 128 iterations done, training; as of 1 s ago",
         "loss": "loss_sum 6,812.25",
         "servers": "1 of 2 alive",
         "workers": "1 of 1 alive",
@@ -107,23 +110,29 @@ def test_one_that_has_ended_says_how(scarml: Scarml, run: Run) -> None:
     found = rows(scarml("status", "run").out)
     assert found["owner"].startswith("nobody works on it; the last was process ")
     assert found["outcome"] == "converged, the loss is low enough"
-    assert found["state"] == "x(120), 128 iterations done; as of 0 s ago"
+    assert found["state"] == "x(120), 128 iterations done; as of 1 s ago"
+    assert found["servers"] == "1 of 2 were alive"
     assert "server-0" not in found
     assert json.loads(scarml("status", "run", "--json").out)["history"]["outcome"] == "converged"
 
 
-def test_one_that_was_killed(scarml: Scarml, run: Run) -> None:
-    run.grow_silent(35.0)
+@pytest.mark.parametrize(
+    ("silent_s", "ago"), [(35, "35 s"), (119, "119 s"), (120, "2 min"), (7200, "2 h"), (300_000, "3 days")]
+)
+def test_one_that_was_killed(scarml: Scarml, run: Run, silent_s: float, ago: str) -> None:
+    event = {"event": "run_finished", "outcome": "converged", "reason": "in an earlier start"}
+    run.folder.append_events(run.term, [event])
+    run.grow_silent(silent_s)
     found = rows(scarml("status", "run").out)
     assert found["owner"].startswith("nobody seems to work on it: process ")
-    assert found["owner"].endswith("last sign of life 35 s ago; it was probably killed")
+    assert found["owner"].endswith(f"last sign of life {ago} ago; it was probably killed")
     assert "outcome" not in found
 
 
 def test_what_an_earlier_start_said_is_called_so(scarml: Scarml, run: Run) -> None:
     run.end()
     later = RunFolder.open(run.store)
-    with later.owned():
+    with later.owned(timing=Timing(unix_s=lambda: NOW_S)):
         later.claim_term("parent")
         found = rows(scarml("status", "run").out)
     assert found["state"].endswith("so it said in an earlier start, and nothing since")

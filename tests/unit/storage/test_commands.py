@@ -23,6 +23,7 @@ from scarml.storage.commands import (
     write_answer,
 )
 from scarml.storage.faulty import FaultyStore
+from scarml.storage.fsspec_store import FsspecStore
 from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.record import decode_record, encode_record
@@ -30,8 +31,10 @@ from scarml.storage.run_folder import RunFolder
 from scarml.storage.verification import verify
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=["memory", "local", "fsspec"])
 def store(request, tmp_path):
+    if request.param == "fsspec":
+        return FsspecStore(f"memory://{tmp_path.name}")
     return MemoryStore() if request.param == "memory" else LocalStore(str(tmp_path / "run"))
 
 
