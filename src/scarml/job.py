@@ -34,7 +34,6 @@ from scarml.core.contract import check_n_phases, check_shards, check_tables
 from scarml.core.model import Model
 from scarml.core.sequential import digest
 from scarml.data.registry import load
-from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
@@ -162,7 +161,7 @@ class Job:
     def saved_iterations(self) -> Mapping[str, Any]:
         """Per table the iterations of the blocks' durable values, in no order; for ``on_event``, while it runs."""
         found: dict[str, list[Any]] = {}
-        for node in self._engine.cluster.nodes.values() if self._engine else ():
+        for node in self._engine.nodes.live.values() if self._engine else ():
             for name, cache in node.holder.caches.items():
                 found.setdefault(name, []).append(cache.durable.iteration)
         return {name: np.concatenate(parts) for name, parts in found.items()}
@@ -205,12 +204,12 @@ class Job:
             finish = engine.run(start)
             log.flush()
             at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
-            result.end(finish, digest(engine.cluster.state()) if at_boundary else None)
+            result.end(finish, digest(engine.state()) if at_boundary else None)
             return result
 
     def _in_background(self, task: Callable[[], None]) -> None:
         if self._engine is not None:
-            self._engine.cluster.scheduler.write("event-log", task)
+            self._engine.write(task)
 
     def _stop_for(self, n_examples: int) -> Stop:
         if self._loss_mean_below is None:
@@ -230,9 +229,10 @@ class Job:
             stop=stop,
         )
         return InProcess(
-            lambda scheduler, hook: Cluster(training, controller, lambda _: folder, scheduler, hook),
+            training,
+            controller,
+            folder,
             n_threads=self._threads,
-            n_workers=len(self._workers),
             faults=self._faults,
             on_record=on_record,
         )
@@ -314,7 +314,7 @@ class Job:
     def _give_up(self, cause: str) -> None:
         """The run is no longer this process's."""
         if self._engine is not None:
-            self._engine.cluster.scheduler.post(m.Superseded(cause))
+            self._engine.post(m.Superseded(cause))
 
     @contextmanager
     def _signals(self, engine: InProcess) -> Iterator[None]:
@@ -327,7 +327,7 @@ class Job:
         def on_signal(number: int, _: Any) -> None:
             signal.signal(number, before[signal.Signals(number)])
             self._is_stopping = True
-            engine.request_stop(f"signal {signal.Signals(number).name}")
+            engine.post(m.StopRequested(f"signal {signal.Signals(number).name}"))
 
         for s in before:
             signal.signal(s, on_signal)

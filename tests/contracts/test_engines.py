@@ -51,13 +51,13 @@ class Watched:
         """By live node its blocks."""
         engine = self._job._engine
         assert engine is not None
-        return {name: node.holder.blocks for name, node in engine.cluster.nodes.items()}
+        return {name: node.holder.blocks for name, node in engine.nodes.live.items()}
 
     @property
     def state(self) -> dict[str, Blocks]:
         engine = self._job._engine
         assert engine is not None
-        return engine.cluster.state()
+        return engine.state()
 
     def _look(self, record: scar.Record) -> None:
         if record.name in self.at:

@@ -19,7 +19,7 @@ from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Array, Blocks, Ids, concatenate
 from scarml.core.contract import check_distance
 
-__all__ = ["BlockCache", "Distance"]
+__all__ = ["BlockCache", "CachePart", "Distance"]
 
 Distance = Callable[[Blocks, Blocks], NDArray[np.float64]]
 
@@ -29,6 +29,34 @@ class _InFlight:
     save_id: int
     ids: Ids
     version: Version
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachePart:
+    """What a cache holds of some blocks: what goes with them when another node takes them over.
+
+    Args:
+        saved: their staged values.
+        durable, staged: the versions.
+        given_up: whose last save will never be durable.
+        taken_over: of which the store may yet get something newer from a lost node.
+    """
+
+    saved: Blocks
+    durable: Versions
+    staged: Versions
+    given_up: NDArray[np.bool_]
+    taken_over: NDArray[np.bool_]
+
+    def take(self, at: Ids) -> CachePart:
+        """A copy of the part at these positions."""
+        return CachePart(
+            self.saved.take(self.saved.ids[at]),
+            self.durable.take(at),
+            self.staged.take(at),
+            given_up=self.given_up[at],
+            taken_over=self.taken_over[at],
+        )
 
 
 class BlockCache:
@@ -156,28 +184,57 @@ class BlockCache:
         self._given_up[at] = False
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
-        """Take over a lost node's blocks, just restored, beside those held or in their place.
+        """Take over a lost node's blocks, just restored, beside those held or in their place."""
+        nobody, everybody = np.zeros(len(blocks), bool), np.ones(len(blocks), bool)
+        self.join(CachePart(blocks, versions, versions, given_up=nobody, taken_over=everybody))
+
+    def part(self, ids: Ids) -> CachePart:
+        """A copy of what is held of the blocks ``ids``, for another node; with no save in flight."""
+        whole = CachePart(self._saved, self.durable, self.staged, given_up=self._given_up, taken_over=self._taken_over)
+        return whole.take(self._saved.positions(ids))
+
+    def keep(self, ids: Ids) -> None:
+        """Forget all blocks but ``ids``."""
+        if self._in_flight is not None:
+            self._in_flight.ids = np.intersect1d(self._in_flight.ids, ids, assume_unique=True)
+        self._replace(self.part(ids))
+
+    def join(self, part: CachePart) -> None:
+        """Take in a part of another cache, beside the blocks held or in their place.
 
         Of those that are in a save in flight the store may yet get the values of before: they must be saved again.
         """
-        keep = ~np.isin(self._saved.ids, blocks.ids)
-        kept_ids = self._saved.ids[keep]
-        joined = concatenate(blocks.table, [self._saved.take(kept_ids), blocks])
-        old_at, new_at = joined.positions(kept_ids), joined.positions(blocks.ids)
-        merged = []
-        for mine, theirs in ((self.durable, versions), (self.staged, versions)):
+        mine = self.part(np.setdiff1d(self._saved.ids, part.saved.ids, assume_unique=True))
+        joined = concatenate(part.saved.table, [mine.saved, part.saved])
+        mine_at, part_at = joined.positions(mine.saved.ids), joined.positions(part.saved.ids)
+
+        def versions(a: Versions, b: Versions) -> Versions:
             both = Versions.initial(len(joined))
-            both.put(old_at, mine.take(np.flatnonzero(keep)))
-            both.put(new_at, theirs)
-            merged.append(both)
-        given_up, taken_over = np.zeros(len(joined), bool), np.ones(len(joined), bool)
-        given_up[old_at], taken_over[old_at] = self._given_up[keep], self._taken_over[keep]
+            both.put(mine_at, a)
+            both.put(part_at, b)
+            return both
+
+        def flags(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            both = np.zeros(len(joined), bool)
+            both[mine_at], both[part_at] = a, b
+            return both
+
+        whole = CachePart(
+            joined,
+            versions(mine.durable, part.durable),
+            versions(mine.staged, part.staged),
+            given_up=flags(mine.given_up, part.given_up),
+            taken_over=flags(mine.taken_over, part.taken_over),
+        )
         if self._in_flight is not None:
-            again = np.isin(self._in_flight.ids, blocks.ids)
-            given_up[joined.positions(self._in_flight.ids[again])] = True
+            again = np.isin(self._in_flight.ids, part.saved.ids)
+            whole.given_up[joined.positions(self._in_flight.ids[again])] = True
             self._in_flight.ids = self._in_flight.ids[~again]
-        self._saved, self._given_up, self._taken_over = joined, given_up, taken_over
-        self.durable, self.staged = merged
+        self._replace(whole)
+
+    def _replace(self, whole: CachePart) -> None:
+        self._saved, self.durable, self.staged = whole.saved, whole.durable, whole.staged
+        self._given_up, self._taken_over = whole.given_up, whole.taken_over
         self._buffer = {}
 
     def _round(self, staged: Blocks) -> None:

@@ -11,9 +11,10 @@ wait for them (`holds_commit`). At most one save is in flight, since the choice 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,11 @@ class CheckpointCoordinator:
         self._unit_attempts = 0
         self._next_save_id = 1
         self._save: _Save | None = None
+        self._drift: dict[str, NDArray[np.float64]] = {}
+        """Per table how far each block was from its saved value when that was last measured."""
+        self._drift_at_iter = 0
+        self._without_drift: dict[str, list[Ids]] = {}
+        """Blocks that have been saved or restored since."""
         self.step = SaveStep.IDLE
         self.last_unit: Version | None = None
         """The newest complete full save."""
@@ -181,6 +187,9 @@ class CheckpointCoordinator:
                 chosen = {first.name: first.all_ids[:1]}
         else:
             chosen = self._selector.select(save.distances or None)
+        if save.distances and not save.final:
+            self._drift, self._drift_at_iter = save.distances, save.version.iteration
+            self._without_drift = {name: [ids] for name, ids in chosen.items()}
         save.distances, save.changed = {}, {}
         save.n_blocks = sum(len(ids) for ids in chosen.values())
         parts = self._recovery.split_by_owner({name: ids for name, ids in chosen.items() if len(ids)})
@@ -332,6 +341,27 @@ class CheckpointCoordinator:
             save.writing.discard(node)
             save.size_bytes.pop(node, None)
         return self._progress(save)
+
+    def forget_drift(self, lost: Mapping[str, Ids], iteration: int) -> dict[str, Any]:
+        """What restoring these blocks perturbs, as far as it is known from when distances were last measured.
+
+        Returns:
+            Fields of ``recovery_completed``: the estimate, None if nothing is known; that it is not exact; and how many
+            iterations old it is.
+        """
+        squares = 0.0
+        for name, ids in lost.items() if self._drift else ():
+            moved = ids
+            for saved in self._without_drift.setdefault(name, []):
+                moved = np.setdiff1d(moved, saved, assume_unique=True)
+            squares += float(np.square(self._drift[name][moved]).sum())
+            self._without_drift[name].append(ids)
+        is_known = bool(self._drift) and np.isfinite(squares)
+        return {
+            "perturbation": float(np.sqrt(squares)) if is_known else None,
+            "perturbation_is_exact": False,
+            "perturbation_age_iters": iteration - self._drift_at_iter if is_known else None,
+        }
 
     def void(self, cause: str) -> list[Action]:
         """Drop a save of which nothing has been staged yet; its budget stays for the next."""

@@ -12,19 +12,22 @@ nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scarml.checkpoint.selection import Checkpoint, SaveSelector
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
+from scarml.control.failure_detector import FailureDetector
+from scarml.control.membership import Change, Membership
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.stop import Stop, StopRule
 from scarml.control.training_clock import TrainingClock
 from scarml.control.transitions import TRANSITIONS, State
 from scarml.control.view import Layout, NodeId, View
 from scarml.control.view_installation import ATTEMPTS, ViewInstallation, wait_for_store
+from scarml.core.block import Ids
 from scarml.core.model import Context
 from scarml.errors import ProtocolError
 
@@ -43,6 +46,8 @@ class Controller:
         seed: of the run.
         checkpoint: what to save and how to recover.
         stop: when training is done.
+        silence_s: a node that gives no sign of life for so long is lost; None: nobody listens.
+        replaces: a lost node is replaced by a new one.
     """
 
     def __init__(  # noqa: PLR0913 - all keyword-only but what there is to own and by whom
@@ -55,6 +60,8 @@ class Controller:
         seed: int,
         checkpoint: Checkpoint,
         stop: Stop,
+        silence_s: float | None = None,
+        replaces: bool = False,
     ) -> None:
         self._layout = layout
         self._checkpoint = checkpoint
@@ -64,6 +71,8 @@ class Controller:
         self.term = 0
         self.clock = TrainingClock(n_phases, seed)
         self.recovery = RecoveryCoordinator(layout, servers, workers)
+        self.membership = Membership(servers, workers, replaces=replaces)
+        self._detector = FailureDetector(silence_s)
         selector = SaveSelector(
             checkpoint, layout.saved_tables, seed, checkpoint.encodings(list(layout.tables.values()))
         )
@@ -71,7 +80,9 @@ class Controller:
         self._next_token = 1
         self._waiting: set[NodeId] = set()
         self._lost: set[NodeId] = set()
-        self._lost_blocks = 0
+        self._lost_blocks: dict[str, Ids] = {}
+        self._moving_blocks: int | None = None
+        self._restores_everything = False
         self.computing: Context | None = None
         self._needs_rebuild = layout.has_derived
         self._boundary_is_new = False
@@ -96,6 +107,11 @@ class Controller:
             m.TermClaimed: self._on_term_claimed,
             m.TermFailed: self._on_term_failed,
             m.NodeLost: self._on_node_lost,
+            m.NodeJoined: self._on_node_joined,
+            m.ScaleRequested: self._on_scale_requested,
+            m.DrainRequested: self._on_drain_requested,
+            m.Heartbeat: self._on_heartbeat,
+            m.Tick: self._on_tick,
             m.TimerFired: self._on_timer,
             m.StopRequested: self._on_stop_requested,
             m.Superseded: lambda e: self._finish("superseded", e.cause, saved=False),
@@ -119,7 +135,8 @@ class Controller:
         """
         if self.state is State.FINISHED:
             return []
-        self._story.append(f"{self.state.name}: {_brief(event)}")
+        if not isinstance(event, (m.Heartbeat, m.Tick)):
+            self._story.append(f"{self.state.name}: {_brief(event)}")
         return self._handlers[type(event)](event)
 
     # ------------------------------------------------------------------------------------------------- views and loads
@@ -145,8 +162,10 @@ class Controller:
 
     def _install(self, trigger: str) -> list[m.Action]:
         self._go(trigger)
-        loads = self.recovery.loads()
-        orders = {n: m.InstallView(self.view, self.term, self.clock.commit, loads[n]) for n in self.view.nodes}
+        orders = {
+            node: m.InstallView(self.view, self.term, self.clock.commit, takeover.load, takeover.fetch)
+            for node, takeover in self.recovery.takeovers().items()
+        }
         self._installation = ViewInstallation(orders, self._new_token)
         return self._installation.begin()
 
@@ -157,17 +176,32 @@ class Controller:
         actions = self._installation.on_installed(e)
         if not self._installation.is_complete:
             return actions
-        completed = m.report(
-            "recovery_completed",
-            view=self.view.number,
-            kind="start" if self.view.number == 1 else self._checkpoint.recovery,
-            lost_blocks=self._lost_blocks,
-            **self._installation.summary(self.clock.iteration),
-            iteration=self.clock.iteration,
-        )
-        self._lost_blocks = 0
         self._needs_rebuild = self._layout.has_derived
-        return [*actions, completed, *self._proceed()]
+        return [*actions, self._report_installed(), *self._release(), *self._proceed()]
+
+    def _report_installed(self) -> m.Report:
+        view, iteration = self.view.number, self.clock.iteration
+        if self._moving_blocks is not None:
+            n_moved, self._moving_blocks = self._moving_blocks, None
+            return m.report("handover_completed", view=view, moved_blocks=n_moved, iteration=iteration)
+        lost, self._lost_blocks = self._lost_blocks, {}
+        is_start = view == 1
+        return m.report(
+            "recovery_completed",
+            view=view,
+            kind="start" if is_start else self._checkpoint.recovery,
+            lost_blocks=_count(lost),
+            **self._installation.summary(iteration),
+            iteration=iteration,
+            **({} if is_start else self.saves.forget_drift(lost, iteration)),
+        )
+
+    def _release(self) -> list[m.Action]:
+        """All obey the view: who has left it may end."""
+        actions: list[m.Action] = []
+        for node in self.membership.release():
+            actions += [m.report("node_left", node=node), m.StopNode(node)]
+        return actions
 
     def _on_load_failed(self, e: m.LoadFailed) -> list[m.Action]:
         if self.state is not State.INSTALLING or not self._installation.awaits(e.node, e.view):
@@ -189,6 +223,9 @@ class Controller:
         """At a commit, with nothing under way: what next?"""
         if self._lost:
             return self._recover()
+        change = self.membership.change(self.view)
+        if not change.is_empty and self.saves.step is SaveStep.IDLE:  # a save in flight belongs to its nodes
+            return self._reshape(change)
         actions: list[m.Action] = []
         if self._boundary_is_new:
             self._boundary_is_new = False
@@ -245,6 +282,7 @@ class Controller:
         if not self.clock.advance():
             return self._proceed()
         self._stop.forget_loss()
+        self.membership.progressed()
         self._boundary_is_new = True
         report = m.report(
             "iteration_committed",
@@ -283,7 +321,10 @@ class Controller:
 
     def _on_stop_requested(self, e: m.StopRequested) -> list[m.Action]:
         self._stop.request(e.reason)
-        return [m.report("stop_requested", reason=e.reason)]
+        report = m.report("stop_requested", reason=e.reason)
+        if self.state is State.WAITING:
+            return [report, *self._finish("nodes-lost", "stopped while waiting for a node to join", saved=False)]
+        return [report]
 
     def _finish(self, outcome: m.Outcome, reason: str, *, saved: bool) -> list[m.Action]:
         self._go("finish")
@@ -315,22 +356,34 @@ class Controller:
 
     # -------------------------------------------------------------------------------------------------------- failures
     def _on_node_lost(self, e: m.NodeLost) -> list[m.Action]:
-        if e.node not in self.view.nodes or e.node in self._lost:
+        is_member = e.node in self.view.nodes
+        if e.node in self._lost or not (is_member or self.membership.knows(e.node)):
             return []
-        self._lost.add(e.node)
-        actions: list[m.Action] = [m.report("node_lost", node=e.node, reason=e.reason)]
-        if not set(self.view.servers) - self._lost or not set(self.view.workers) - self._lost:
-            kind = "server" if not set(self.view.servers) - self._lost else "worker"
-            return actions + self._finish("nodes-lost", f"no {kind} is left; the last was {e.node}", saved=False)
+        has_blocks = is_member or self.recovery.holds(e.node)
+        if has_blocks:
+            self._lost.add(e.node)
+        actions = [m.report("node_lost", node=e.node, reason=e.reason), *self.membership.lose(e.node)]
+        for kind, left in self._left().items():
+            if not left and not self.membership.coming(kind):
+                return actions + self._finish("nodes-lost", f"no {kind} is left; the last was {e.node}", saved=False)
+        if not has_blocks:
+            return actions
         if self.state is State.COMMITTING:
             actions += self.saves.lose(e.node)
             self._waiting.discard(e.node)
             return actions if self._waiting else actions + self._all_committed()
-        if self.state in (State.CLAIMING, State.NEW):
+        if self.state in (State.CLAIMING, State.NEW, State.WAITING):
             return actions + self.saves.lose(e.node)
         if self.state is State.DRAINING:
             return self._after_save_event(actions + self.saves.lose(e.node))
         return actions + self.saves.lose(e.node) + self._recover()
+
+    def _left(self) -> dict[m.NodeKind, list[NodeId]]:
+        """The nodes of the view that are not lost, by kind."""
+        return {
+            "server": [n for n in self.view.servers if n not in self._lost],
+            "worker": [n for n in self.view.workers if n not in self._lost],
+        }
 
     def _recover(self) -> list[m.Action]:
         """Nodes are lost and no commit is under way."""
@@ -365,20 +418,72 @@ class Controller:
 
     def _restore(self, trigger: str, *, everything: bool) -> list[m.Action]:
         self._stop.forget_loss()
+        self._restores_everything = everything
+        joining = self.membership.change(self.view)
+        needed: dict[m.NodeKind, tuple[NodeId, ...]] = {"server": (), "worker": ()}
+        for kind, left in self._left().items():
+            if not left:  # only then: what a new node takes from others is fetched when no save is in flight
+                needed[kind] = joining.servers if kind == "server" else joining.workers
+                if not needed[kind]:
+                    self._go("wait for a node")
+                    return [m.report("waiting_for_node", kind=kind)]
+        self.membership.made(Change((), needed["server"], needed["worker"]))
         if self._lost:
-            self.recovery.lose(sorted(self._lost))
+            self.recovery.lose(sorted(self._lost), needed["server"], needed["worker"])
             self._lost.clear()
         if everything:
             self.recovery.unsettle_all()
-        self._lost_blocks = self.recovery.n_unsettled_blocks
-        view = self.view
+        self._lost_blocks, self._moving_blocks = self.recovery.lost_blocks(), None
+        n_lost, kind_of_recovery = _count(self._lost_blocks), self._checkpoint.recovery
         return [
-            m.report("view_changed", view=view.number, servers=list(view.servers), workers=list(view.workers)),
-            m.report(
-                "recovery_started", view=view.number, kind=self._checkpoint.recovery, lost_blocks=self._lost_blocks
-            ),
+            self._report_view(),
+            m.report("recovery_started", view=self.view.number, kind=kind_of_recovery, lost_blocks=n_lost),
             *self._install(trigger),
         ]
+
+    def _report_view(self) -> m.Report:
+        view = self.view
+        return m.report("view_changed", view=view.number, servers=list(view.servers), workers=list(view.workers))
+
+    # ----------------------------------------------------------------------------------------- nodes that come and go
+    def _reshape(self, change: Change) -> list[m.Action]:
+        """No node is lost: what moves is handed over as it is, and nothing is perturbed."""
+        self.recovery.reshape(change.leaving, change.servers, change.workers)
+        self.membership.made(change)
+        takeovers = self.recovery.takeovers().values()
+        self._moving_blocks = sum(_count(ids) for t in takeovers for ids in t.fetch.values())
+        started = m.report(
+            "handover_started",
+            view=self.view.number,
+            moving_blocks=self._moving_blocks,
+            joining=[*change.servers, *change.workers],
+            leaving=list(change.leaving),
+        )
+        return [self._report_view(), started, *self._install("hand over")]
+
+    def _on_node_joined(self, e: m.NodeJoined) -> list[m.Action]:
+        actions = self.membership.joined(e.node)
+        if self.state is State.WAITING:
+            actions += self._restore("node joined", everything=self._restores_everything)
+        return actions
+
+    def _on_scale_requested(self, e: m.ScaleRequested) -> list[m.Action]:
+        return self.membership.scale(self.view, self._lost, e.servers, e.workers)
+
+    def _on_drain_requested(self, e: m.DrainRequested) -> list[m.Action]:
+        return self.membership.drain(self.view, e.node, e.reason, replace=e.replace)
+
+    def _on_heartbeat(self, e: m.Heartbeat) -> list[m.Action]:
+        self._detector.heard(e.node, e.now_s)
+        return []
+
+    def _on_tick(self, e: m.Tick) -> list[m.Action]:
+        watched = {*self.view.nodes, *self.membership.ready, *self.membership.departing} - self._lost
+        actions: list[m.Action] = []
+        for node, reason in self._detector.suspects(sorted(watched), e.now_s).items():
+            if self.state is not State.FINISHED:
+                actions += [m.StopNode(node), *self._on_node_lost(m.NodeLost(node, reason))]  # it may live
+        return actions
 
     # ------------------------------------------------------------------------------------------------------- the rules
     def _check(self, trigger: str) -> State:
@@ -393,6 +498,10 @@ class Controller:
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
+
+
+def _count(blocks: Mapping[str, Ids]) -> int:
+    return sum(len(ids) for ids in blocks.values())
 
 
 def _brief(event: object) -> str:

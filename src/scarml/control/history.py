@@ -26,10 +26,18 @@ RECORD_NAMES = {
     "save_skipped": "a save fell due while another was in flight: iteration; its budget is carried over",
     "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
     "node_lost": "a node is gone: node, reason, simulated",
+    "node_joined": "a new node is ready: node",
+    "node_left": "a node has handed over all that it held, and is gone: node",
+    "scale_requested": "so many nodes are wanted: servers, workers",
+    "drain_requested": "a node is to hand over and leave: node, reason",
+    "request_refused": "something that was asked for cannot be done: request, reason",
+    "handover_started": "blocks move between live nodes: view, moving_blocks, joining, leaving",
+    "handover_completed": "training goes on with other nodes: view, moved_blocks, iteration",
+    "waiting_for_node": "no server, or no worker, is left; one is being started: kind",
     "recovery_started": "lost blocks are being restored: view, kind, lost_blocks",
     "recovery_completed": (
         "training goes on: view, kind, lost_blocks, restored, from_x0, oldest, newest, mean_age_iters, iteration, "
-        "perturbation"
+        "perturbation, and whether it is exact; an estimate has the age in iterations of what it is made from"
     ),
     "recovery_waiting": "the store cannot be read; trying again: cause, attempt",
     "copy_damaged": "a stored copy of a block could not be used, an older one was: detail",

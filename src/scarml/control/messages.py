@@ -368,6 +368,8 @@ class DrainRequested:
 
     node: NodeId
     reason: str
+    replace: bool = False
+    """It did not leave of the user's will: another one may take its place."""
 
 
 @dataclass(frozen=True, slots=True)

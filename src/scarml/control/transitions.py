@@ -22,6 +22,7 @@ class State(Enum):
     DRAINING = "the save in flight, before everything is taken back"
     CLAIMING = "a new term, before everything is taken back"
     SAVING = "everything changed to be saved, before the end"
+    WAITING = "a node to join, since none of its kind is left"
     FINISHED = "nothing"
 
 
@@ -48,6 +49,9 @@ TRANSITIONS: dict[tuple[State, str], State] = {
             ("recover all", _S.CLAIMING),
         )
     },
+    **{(state, "hand over"): _S.INSTALLING for state in (_S.INSTALLING, _S.COMMITTING, _S.EVALUATING)},
+    **{(state, "wait for a node"): _S.WAITING for state in _S if state not in (_S.NEW, _S.DRAINING, _S.FINISHED)},
+    (_S.WAITING, "node joined"): _S.INSTALLING,
     (_S.DRAINING, "recover all"): _S.CLAIMING,
     (_S.CLAIMING, "term claimed"): _S.INSTALLING,
     **{(state, "finish"): _S.FINISHED for state in _S if state is not _S.FINISHED},

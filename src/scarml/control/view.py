@@ -7,7 +7,7 @@ Worker-home tables have one partition a shard, owned by whoever owns the shard.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,29 +138,45 @@ def first_view(layout: Layout, servers: Sequence[NodeId], workers: Sequence[Node
     )
 
 
-def next_view(view: View, lost: Sequence[NodeId]) -> View:
-    """The view without the ``lost`` nodes: what they owned goes to the least loaded survivors, the rest stays put.
+def next_view(
+    view: View, gone: Collection[NodeId], new_servers: Sequence[NodeId] = (), new_workers: Sequence[NodeId] = ()
+) -> View:
+    """The view without the nodes that are ``gone`` and with the new ones.
+
+    What the gone ones owned goes to the least loaded of the others. What a new one gets is taken from the most loaded
+    until loads differ by at most one; everything else stays put.
 
     Raises:
         ProtocolError: if no server or no worker is left.
     """
-    servers = tuple(n for n in view.servers if n not in lost)
-    workers = tuple(n for n in view.workers if n not in lost)
+    servers = (*(n for n in view.servers if n not in gone), *new_servers)
+    workers = (*(n for n in view.workers if n not in gone), *new_workers)
     if not servers or not workers:
-        raise ProtocolError(f"view {view.number} cannot lose {sorted(lost)}: no server or no worker would be left")
+        raise ProtocolError(f"view {view.number} cannot lose {sorted(gone)}: no server or no worker would be left")
     owner = {name: _hand_over(owners, servers) for name, owners in view.partition_owner.items()}
     return View(view.number + 1, servers, workers, owner, _hand_over(view.shard_owner, workers))
 
 
-def _hand_over(owners: tuple[NodeId, ...], survivors: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
-    load = dict.fromkeys(survivors, 0)
-    for owner in owners:
-        if owner in load:
-            load[owner] += 1
-    result = []
-    for owner in owners:
-        if owner not in load:
-            owner = min(survivors, key=lambda n: (load[n], survivors.index(n)))
-            load[owner] += 1
-        result.append(owner)
+def _hand_over(owners: tuple[NodeId, ...], nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+    held: dict[NodeId, list[int]] = {n: [] for n in nodes}
+    orphans = [p for p, owner in enumerate(owners) if owner not in held]
+    for p, owner in enumerate(owners):
+        if owner in held:
+            held[owner].append(p)
+    position = {n: i for i, n in enumerate(nodes)}
+
+    def least_loaded() -> NodeId:
+        return min(nodes, key=lambda n: (len(held[n]), position[n]))
+
+    for p in orphans:
+        held[least_loaded()].append(p)
+    while True:
+        poor, rich = least_loaded(), max(nodes, key=lambda n: (len(held[n]), position[n]))
+        if len(held[rich]) - len(held[poor]) <= 1:
+            break
+        held[poor].append(held[rich].pop())
+    result = list(owners)
+    for node, partitions in held.items():
+        for p in partitions:
+            result[p] = node
     return tuple(result)

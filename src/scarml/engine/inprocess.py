@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
+from scarml.control.controller import Controller
 from scarml.control.history import Record
 from scarml.control.transitions import State
 from scarml.control.view import NodeId
@@ -20,7 +21,10 @@ from scarml.core.block import Blocks
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan
 from scarml.engine.lane import Lane
+from scarml.engine.local_nodes import LocalNodes
+from scarml.engine.node import Training
 from scarml.engine.shard_pool import ShardPool
+from scarml.storage.run_folder import RunFolder
 from scarml.theory.perturbation import perturbation_norm
 
 __all__ = ["InProcess", "ThreadScheduler"]
@@ -104,23 +108,25 @@ class InProcess:
     """Runs one cluster to its end.
 
     Args:
-        make_cluster: makes the cluster on this engine's scheduler, with this engine's record hook.
+        training: what is trained.
+        controller: decides.
+        folder: the run.
         n_threads: for shards.
-        n_workers: of the cluster.
         faults: which nodes are lost, and when.
         on_record: gets every record, with the time and exact perturbations.
     """
 
     def __init__(
         self,
-        make_cluster: Callable[[ThreadScheduler, Callable[[Record], None]], Cluster],
+        training: Training,
+        controller: Controller,
+        folder: RunFolder,
         *,
         n_threads: int,
-        n_workers: int,
         faults: FaultPlan,
         on_record: Callable[[Record], None],
     ) -> None:
-        self._scheduler = ThreadScheduler(n_threads, n_workers)
+        self._scheduler = ThreadScheduler(n_threads, len(controller.view.workers))
         self._faults = faults
         self._tell = on_record
         self._lost: list[dict[str, Blocks]] = []
@@ -128,7 +134,12 @@ class InProcess:
         self._save_begun_at: int | None = None
         self._store_fails = False
         self._kept_back: list[m.Event] = []
-        self.cluster = make_cluster(self._scheduler, self._on_record)
+        self.nodes = LocalNodes(training, lambda _: folder, self._scheduler)
+        for name in controller.view.servers:
+            self.nodes.add(name, "server")
+        for name in controller.view.workers:
+            self.nodes.add(name, "worker")
+        self.cluster = Cluster(controller, self.nodes, lambda _: folder, self._scheduler, self._on_record)
 
     def run(self, start: m.Start) -> m.Finish:
         """Train until the controller says that it is over.
@@ -167,9 +178,17 @@ class InProcess:
                 return event
             self._kept_back.append(event)
 
-    def request_stop(self, reason: str) -> None:
-        """End at the next boundary with everything saved. May be called from a signal handler."""
-        self._scheduler.events.put(m.StopRequested(reason))
+    def post(self, event: m.Event) -> None:
+        """Bring an event to the controller, from any thread or a signal handler."""
+        self._scheduler.post(event)
+
+    def write(self, task: Callable[[], None]) -> None:
+        """Run a task beside training, one after the other."""
+        self._scheduler.write("driver", task)
+
+    def state(self) -> dict[str, Blocks]:
+        """Per table all blocks, at a boundary or after the end."""
+        return self.nodes.state(self.cluster.controller.view)
 
     # -------------------------------------------------------------------------------------------------------- records
     def _on_record(self, record: Record) -> None:
@@ -180,7 +199,7 @@ class InProcess:
             case "save_started" if not record["final"]:
                 self._save_begun_at = record["iteration"]
             case "save_started":  # the run is about to end: who is lost now has no part in its last save
-                self.cluster.stalled.update(dict.fromkeys(self.cluster.stalled, 1))
+                self.nodes.stalled.update(dict.fromkeys(self.nodes.stalled, 1))
             case "save_failed":
                 self._store_fails = True
             case "save_committed":
@@ -190,14 +209,15 @@ class InProcess:
             case "node_lost":
                 extra = {"simulated": True}
             case "recovery_started" if record["kind"] == "full":
-                live = self.cluster.nodes.values()
+                live = self.nodes.live.values()
                 self._lost += [{n: b.copy() for n, b in node.holder.blocks.items()} for node in live]
             case "recovery_completed" if record["kind"] != "start":
-                extra = {"perturbation": self._perturbation(), "perturbation_is_exact": True}
+                exact = {"perturbation": self._perturbation(), "perturbation_is_exact": True}
+                extra = {**exact, "perturbation_age_iters": 0}
         self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
 
     def _perturbation(self) -> float:
-        state = self.cluster.state()
+        state = self.state()
         pairs = [
             (state[name].take(lost.ids), lost)
             for held in self._lost
@@ -205,18 +225,18 @@ class InProcess:
             if not lost.table.derived and len(lost)
         ]
         self._lost = []
-        return perturbation_norm(pairs, self.cluster.training.model.distance)
+        return perturbation_norm(pairs, self.nodes.training.model.distance)
 
     # --------------------------------------------------------------------------------------------------------- losses
     def _doom(self, iteration: int) -> None:
         """On x(iteration): choose who is lost in the next phase; they will never be prepared for it."""
         view = self.cluster.controller.view
         for lag in (0, 1):
-            victims = [n for n in self._faults.due(iteration, lag, view) if n in self.cluster.nodes]
+            victims = [n for n in self._faults.due(iteration, lag, view) if n in self.nodes.live]
             if victims and lag == 1:
                 self._scheduler.drain_writes()
-            self.cluster.stalled.update(dict.fromkeys(victims, lag))
-        self._awaited_save = iteration if self.cluster.stalled else None
+            self.nodes.stalled.update(dict.fromkeys(victims, lag))
+        self._awaited_save = iteration if self.nodes.stalled else None
         self._save_begun_at = None
 
     def _strike(self) -> None:
@@ -224,7 +244,7 @@ class InProcess:
 
         If there is no next phase, because x(T) is the end, they are lost during the last save.
         """
-        doomed = self.cluster.stalled
+        doomed = self.nodes.stalled
         if not doomed or self.cluster.controller.state not in (State.COMPUTING, State.HOLDING, State.SAVING):
             return
         if 1 not in doomed.values() and self._awaited_save is not None:
@@ -233,5 +253,5 @@ class InProcess:
             self._scheduler.drain_writes()
         iteration = self.cluster.controller.clock.iteration
         for name in list(doomed):
-            self._lost.append(self.cluster.nodes[name].holder.blocks)
-            self.cluster.kill(name, f"killed by the fault plan on x({iteration}), simulated")
+            self._lost.append(self.nodes.live[name].holder.blocks)
+            self.nodes.kill(name, f"killed by the fault plan on x({iteration}), simulated")

@@ -7,19 +7,20 @@ processes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.block_cache import BlockCache, CachePart
 from scarml.checkpoint.encoding import Encodings
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.control.view import Layout, NodeId, View
-from scarml.core.block import Blocks, Table, concatenate
+from scarml.core.block import Blocks, Ids, Table, concatenate
 from scarml.core.model import Model, Shard
 from scarml.core.sequential import initial_blocks
 from scarml.errors import ProtocolError, StoreError
@@ -31,9 +32,12 @@ from scarml.storage.segment_reader import Damage, SegmentReader
 __all__ = [
     "BlockHolder",
     "Forward",
+    "HandOver",
+    "Handed",
     "Node",
     "OpenReader",
     "Output",
+    "Peers",
     "Reply",
     "RunShards",
     "ShardResult",
@@ -117,6 +121,30 @@ class ShardResult:
 Output = Reply | Forward | Store | RunShards
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HandOver:
+    """Blocks of one table on their way from one live node to another, with their part of the cache."""
+
+    blocks: Blocks
+    cache: CachePart
+
+
+Handed = dict[str, list[HandOver]]
+"""Per table the blocks that one node hands over to another, in one part or several."""
+
+
+class Peers(Protocol):
+    """How a node reaches the others: the data path, behind one interface."""
+
+    def read(self, server: NodeId, view: int, commit: int, table: str, ids: Ids | None) -> Blocks | None:
+        """A server's blocks ``ids`` of a table (None: all it has) after a commit; None if it is gone or elsewhere."""
+        ...
+
+    def hand_over(self, holder: NodeId, commit: int, ids: Mapping[str, Ids]) -> Handed | None:
+        """Per table the blocks ``ids`` that another node holds after a commit; None if it is gone or elsewhere."""
+        ...
+
+
 class Node(Protocol):
     """What an engine knows of a server or a worker."""
 
@@ -139,9 +167,10 @@ class BlockHolder:
         home: which tables live here, ``server`` or ``worker``.
         training: what is trained.
         open_reader: the store.
+        peers: the nodes that hand blocks over.
     """
 
-    def __init__(self, name: NodeId, home: str, training: Training, open_reader: OpenReader) -> None:
+    def __init__(self, name: NodeId, home: str, training: Training, open_reader: OpenReader, peers: Peers) -> None:
         self.name = name
         self.view: View | None = None
         self.term = 0
@@ -151,6 +180,10 @@ class BlockHolder:
         self._training = training
         self._tables = [t for t in training.layout.tables.values() if t.home == home]
         self._open_reader = open_reader
+        self._peers = peers
+        self._outgoing: dict[str, list[HandOver]] = {}
+        """What a view took from this node: kept until all obey that view, which the next commit shows."""
+        self._moving = Lock()
         self.saves = NodeSaves(name, self.blocks, self.caches, training.encodings)
 
     def obeys(self, view: int) -> bool:
@@ -177,15 +210,14 @@ class BlockHolder:
                 reader.settle()
         except StoreError as e:
             return m.LoadFailed(self.name, order.view.number, str(e))
-        self.view, self.term, self.commit = order.view, order.term, order.commit
-        for blocks, versions, _, _ in loaded:
-            if len(blocks) or blocks.table.name not in self.blocks:
-                self._take_over(blocks, versions, is_start=order.view.number == 1)
-        for t in self._tables:
-            if t.derived:
-                ids = order.view.blocks_of(self.name, self._training.layout, t.name)
-                if t.name not in self.blocks or not np.array_equal(self.blocks[t.name].ids, ids):
-                    self.blocks[t.name] = t.empty(ids)
+        fetched: list[Handed] = []
+        for holder, ids in order.fetch.items():
+            got = self._peers.hand_over(holder, order.commit, ids)
+            if got is None:
+                return m.LoadFailed(self.name, order.view.number, f"{holder} does not hand its blocks over")
+            fetched.append(got)
+        with self._moving:
+            self._take_over(order, loaded, fetched)
         iterations = np.concatenate([v.iteration[found] for _, v, found, _ in loaded] or [np.zeros(0, np.int64)])
         return m.ViewInstalled(
             self.name,
@@ -219,7 +251,31 @@ class BlockHolder:
             got.blocks.put(initial_blocks(self._training.model, table, ids[~got.found], self._training.seed))
         return got.blocks, got.versions, got.found, [_in_words(d) for d in got.damaged]
 
-    def _take_over(self, blocks: Blocks, versions: Versions, *, is_start: bool) -> None:
+    def _take_over(self, order: m.InstallView, loaded: list[_Loaded], fetched: list[Handed]) -> None:
+        """From here on this node holds what the view says: what it held and keeps, what it loaded, what it fetched."""
+        is_start = order.view.number == 1
+        self.view, self.term, self.commit = order.view, order.term, order.commit
+        for blocks, versions, _, _ in loaded:
+            if len(blocks) or blocks.table.name not in self.blocks:
+                self._add_loaded(blocks, versions, is_start=is_start)
+        for handed in fetched:
+            self._add_handed(handed)
+        for t in self._tables:
+            ids = order.view.blocks_of(self.name, self._training.layout, t.name)
+            if t.derived:
+                if t.name not in self.blocks or not np.array_equal(self.blocks[t.name].ids, ids):
+                    self.blocks[t.name] = t.empty(ids)
+                continue
+            back = np.setdiff1d(ids, self.blocks[t.name].ids, assume_unique=True)
+            if len(back):  # a view that took them away was never obeyed by all
+                self._add_handed({t.name: self._find(t.name, back)})
+            gone = np.setdiff1d(self.blocks[t.name].ids, ids, assume_unique=True)
+            if len(gone):
+                self._outgoing.setdefault(t.name, []).extend(self._find(t.name, gone))
+                self.blocks[t.name] = self.blocks[t.name].take(ids)
+                self.caches[t.name].keep(ids)
+
+    def _add_loaded(self, blocks: Blocks, versions: Versions, *, is_start: bool) -> None:
         name = blocks.table.name
         held = self.blocks.get(name)
         keep = np.zeros(0, np.int64) if held is None else np.setdiff1d(held.ids, blocks.ids, assume_unique=True)
@@ -232,6 +288,48 @@ class BlockHolder:
         else:
             self.blocks[name] = concatenate(blocks.table, [held.take(keep), blocks])
             self.caches[name].adopt(blocks, versions)
+
+    def _add_handed(self, handed: Handed) -> None:
+        for name, parts in handed.items():
+            for part in parts:
+                held = self.blocks[name]
+                keep = np.setdiff1d(held.ids, part.blocks.ids, assume_unique=True)  # it may have fetched some before
+                self.blocks[name] = concatenate(held.table, [held.take(keep), part.blocks])
+                self.caches[name].join(part.cache)
+
+    def hand_over(self, commit: int, ids: Mapping[str, Ids]) -> Handed | None:
+        """Copies of blocks that this node holds, or has held until the present view. Any thread may ask.
+
+        Returns:
+            None if this node is at another commit.
+
+        Raises:
+            ProtocolError: it does not hold them all.
+        """
+        with self._moving:
+            if self.commit != commit:
+                return None
+            return {name: self._find(name, wanted) for name, wanted in ids.items()}
+
+    def _find(self, table: str, ids: Ids) -> list[HandOver]:
+        parts: list[HandOver] = []
+        held = self.blocks[table]
+        mine = ids[np.isin(ids, held.ids)]
+        if len(mine):
+            parts.append(HandOver(held.take(mine), self.caches[table].part(mine)))
+        ids = np.setdiff1d(ids, mine, assume_unique=True)
+        for kept in reversed(self._outgoing.get(table, [])):
+            mine = ids[np.isin(ids, kept.blocks.ids)]
+            if len(mine):
+                parts.append(HandOver(kept.blocks.take(mine), kept.cache.take(kept.blocks.positions(mine))))
+            ids = np.setdiff1d(ids, mine, assume_unique=True)
+        if len(ids):
+            raise ProtocolError(f"{self.name} does not hold blocks {ids[:5].tolist()} of {table}")
+        return parts
+
+    def advance(self, commit: int) -> None:
+        """A commit is visible here."""
+        self.commit, self._outgoing = commit, {}
 
     # --------------------------------------------------------------------------------------------------------- orders
     def handle(self, order: m.NodeOrder | Stored) -> list[Output]:

@@ -9,7 +9,7 @@ from scarml.control.view import NodeId
 from scarml.core.accumulator import Accumulator
 from scarml.core.block import Array, Blocks, Ids, Table
 from scarml.core.model import Context, Update
-from scarml.engine.node import BlockHolder, OpenReader, Output, Reply, ShardResult, Stored, Training
+from scarml.engine.node import BlockHolder, OpenReader, Output, Peers, Reply, ShardResult, Stored, Training
 from scarml.errors import ProtocolError
 
 __all__ = ["Server"]
@@ -24,9 +24,9 @@ class Server:
     Args: as `BlockHolder`.
     """
 
-    def __init__(self, name: NodeId, training: Training, open_reader: OpenReader) -> None:
+    def __init__(self, name: NodeId, training: Training, open_reader: OpenReader, peers: Peers) -> None:
         self.name = name
-        self.holder = BlockHolder(name, "server", training, open_reader)
+        self.holder = BlockHolder(name, "server", training, open_reader, peers)
         self._model = training.model
         self._layout = training.layout
         self._accumulators: dict[str, Accumulator] = {}
@@ -91,7 +91,7 @@ class Server:
             for name, accumulator in self._accumulators.items():
                 accumulator.apply_to(self.holder.blocks[name], self._applier(order.ctx, self._layout.tables[name]))
         self._forget_phase()
-        self.holder.commit = order.commit
+        self.holder.advance(order.commit)
         return [Reply(m.Committed(self.name, order.view, order.commit))]
 
     def _commit_rebuild(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
@@ -12,17 +12,20 @@ from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
 from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
 from scarml.core.model import ALL, Computed, Reads, Update
-from scarml.engine.node import BlockHolder, Forward, OpenReader, Output, Reply, RunShards, ShardResult, Stored, Training
+from scarml.engine.node import (
+    BlockHolder,
+    Forward,
+    OpenReader,
+    Output,
+    Peers,
+    Reply,
+    RunShards,
+    ShardResult,
+    Stored,
+    Training,
+)
 
-__all__ = ["Peers", "Worker"]
-
-
-class Peers(Protocol):
-    """How a worker reaches the servers: the data path, behind one interface."""
-
-    def read(self, server: NodeId, view: int, commit: int, table: str, ids: Ids | None) -> Blocks | None:
-        """A server's blocks ``ids`` of a table (None: all it has) after a commit; None if it is gone or elsewhere."""
-        ...
+__all__ = ["Worker"]
 
 
 class Worker:
@@ -33,12 +36,12 @@ class Worker:
     Args:
         training: what is trained; of the shards a worker touches only those that it owns.
         open_reader: the store.
-        peers: the servers.
+        peers: the other nodes.
     """
 
     def __init__(self, name: NodeId, training: Training, open_reader: OpenReader, peers: Peers) -> None:
         self.name = name
-        self.holder = BlockHolder(name, "worker", training, open_reader)
+        self.holder = BlockHolder(name, "worker", training, open_reader, peers)
         self._model = training.model
         self._layout = training.layout
         self._shards = training.shards
@@ -118,7 +121,7 @@ class Worker:
         self._new_local, self._under_way = [], None
         with self._lock:
             self._whole_tables = {}
-        self.holder.commit = order.commit
+        self.holder.advance(order.commit)
         return [Reply(m.Committed(self.name, order.view, order.commit))]
 
     # ------------------------------------------------------------------------------------------- shards, in parallel

@@ -32,7 +32,7 @@ def test_a_finished_run_is_written_as_it_ended(scarml: Scarml) -> None:
     job = scar.Job(scar.QP(), run="run", stop=scar.Stop(max_iters=5))
     job.run()
     assert job._engine is not None
-    ended = job._engine.cluster.state()["x"].value
+    ended = job._engine.state()["x"].value
     ran = scarml("export", "run", "out.safetensors")
     assert (ran.code, ran.err) == (0, "")
     assert np.array_equal(load_file("out.safetensors")["x.value"], ended)

@@ -152,7 +152,7 @@ class Driver:
         return repr(
             (
                 [c.state, c.term, vars(c.clock), c.view, c.awaited_nodes, c._lost, vars(c._stop), c._verdict],
-                [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.loads()],
+                [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.takeovers()],
             )
         )
 

@@ -172,7 +172,9 @@ def test_a_criterion_that_is_met_comes_before_a_request_to_stop() -> None:
     assert d.finish.outcome == "converged"
 
 
-@pytest.mark.parametrize("state", [s for s in State if s not in (State.FINISHED, State.DRAINING, State.CLAIMING)])
+@pytest.mark.parametrize(
+    "state", [s for s in State if s not in (State.FINISHED, State.DRAINING, State.CLAIMING, State.WAITING)]
+)
 def test_a_run_that_is_superseded_ends_at_once(state: State) -> None:
     d = Driver(checkpoint=Checkpoint(fraction="1", interval_iters=1))
     if state is not State.NEW:

@@ -33,7 +33,9 @@ class Cast:
         self.store = MemoryStore()
         self.folder = RunFolder.create(self.store, {})
         self.folder.claim_term("new")
-        self.servers = {f"server-{i}": Server(f"server-{i}", self.training, self.folder.reader) for i in range(servers)}
+        self.servers = {
+            f"server-{i}": Server(f"server-{i}", self.training, self.folder.reader, self) for i in range(servers)
+        }
         self.workers = {
             f"worker-{i}": Worker(f"worker-{i}", self.training, self.folder.reader, self) for i in range(workers)
         }
@@ -49,6 +51,10 @@ class Cast:
     def read(self, server: str, view: int, commit: int, table: str, ids: Any) -> Blocks | None:
         """The data path of the workers."""
         return self.servers[server].read(view, commit, table, ids) if server in self.servers else None
+
+    def hand_over(self, holder: str, commit: int, ids: Any) -> Any:
+        """What one node takes over from another."""
+        return self.nodes[holder].holder.hand_over(commit, ids) if holder in self.nodes else None
 
     def compute(self, commit: int = 1, phase: int = 0, worker: str | None = None) -> list[Any]:
         """All pushes of a phase, by shard in the order of workers; the workers have prepared."""

@@ -12,7 +12,6 @@ from scarml.control import messages as m
 from scarml.control.controller import Controller
 from scarml.control.history import Record
 from scarml.control.stop import Stop
-from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess, ThreadScheduler
 from scarml.engine.node import Reply
@@ -34,9 +33,10 @@ def engine(
         stop=Stop(max_iters=max_iters),
     )
     return InProcess(
-        lambda scheduler, hook: Cluster(cast.training, controller, lambda _: cast.folder, scheduler, hook),
+        cast.training,
+        controller,
+        cast.folder,
         n_threads=2,
-        n_workers=2,
         faults=FaultPlan([Kill.parse(k) for k in kills]),
         on_record=on_record,
     )
@@ -99,7 +99,7 @@ def test_a_run_and_its_times() -> None:
 def test_a_request_to_stop_from_another_thread() -> None:
     def on_record(record: Record) -> None:
         if record.name == "iteration_committed" and record["iteration"] == 3:
-            thread = threading.Thread(target=run.request_stop, args=("enough",))
+            thread = threading.Thread(target=run.post, args=(m.StopRequested("enough"),))
             thread.start()
             thread.join()
 
@@ -122,16 +122,15 @@ def test_losses_are_called_simulated_and_their_perturbation_exact() -> None:
 
 def test_a_dead_node_says_nothing_more() -> None:
     run = engine()
-    cluster = run.cluster
-    nodes = cluster.nodes
-    cluster.kill("server-1", "test")
+    nodes = run.nodes.live
+    run.nodes.kill("server-1", "test")
     assert "server-1" in nodes, "whoever was looking at the nodes sees no change under the eyes"
-    assert "server-1" not in cluster.nodes
-    assert "server-1" in cluster.dead
+    assert "server-1" not in run.nodes.live
+    assert "server-1" in run.nodes.dead
     scheduler = run._scheduler
     assert scheduler.events.get(timeout=WAIT_S) == m.NodeLost("server-1", "test")
-    cluster._route("server-1", Reply(m.Prepared("server-1", 1, 1)))
-    cluster.kill("server-1", "again")
+    run.nodes.host("server-1")._pass_on(Reply(m.Prepared("server-1", 1, 1)))
+    run.nodes.kill("server-1", "again")
     assert scheduler.events.empty()
     scheduler.close()
 

@@ -150,7 +150,9 @@ def test_a_view_that_cannot_be_loaded_changes_nothing() -> None:
     faulty.fail_until_healed("connection lost")
     server = cast.servers["server-0"]
     before = server.holder.blocks["W"]
-    order = m.InstallView(next_view(cast.view, ["server-1"]), 1, 0, {"W": np.array([0])})
+    order = m.InstallView(
+        next_view(cast.view, ["server-1"]), 1, 0, {"W": cast.servers["server-1"].holder.blocks["W"].ids}
+    )
     (event,) = replies(server.handle(order))
     assert isinstance(event, m.LoadFailed)
     assert "connection lost" in event.cause

@@ -16,6 +16,8 @@ from scarml.control.history import Record
 from scarml.control.stop import Stop
 from scarml.control.view import NodeId
 from scarml.engine.cluster import Cluster
+from scarml.engine.lease import Lease
+from scarml.engine.local_nodes import LocalNodes
 from scarml.engine.node import Training
 from scarml.engine.simulation.scenario import Scenario
 from scarml.engine.simulation.virtual_time import VirtualScheduler
@@ -51,6 +53,47 @@ class World:
     on_fault: Callable[[str], None]
 
 
+class SimulatedNodes(LocalNodes):
+    """Nodes that take a while to start, or do not, and that live on when they are wrongly taken for lost."""
+
+    def __init__(
+        self,
+        training: Training,
+        open_folder: Callable[[NodeId], RunFolder],
+        scheduler: VirtualScheduler,
+        new_lease: Callable[[], Lease],
+        rng: np.random.Generator,
+    ) -> None:
+        super().__init__(training, open_folder, scheduler, new_lease)
+        self._virtual = scheduler
+        self._rng = rng
+
+    def ping(self) -> None:
+        """The controller speaks to every node it knows of, and each that lives answers."""
+        for name in self.live:
+            self._virtual.deliver("controller", name, partial(self._answer, name))
+
+    def _answer(self, name: NodeId) -> None:
+        host = self.host(name)
+        host.lease.renew()
+        if not host.is_over:
+            self._virtual.post(m.Heartbeat(name, self._virtual.now_s()))
+
+    def start(self, name: NodeId, kind: m.NodeKind) -> None:
+        """After a while; one in five cannot be started."""
+        delay_s = 0.1 * float(self._rng.random())
+        if self._rng.random() < 0.2:
+            self._virtual.post(m.NodeLost(name, "it could not be started"), delay_s)
+        else:
+            self._virtual.at(delay_s, "start", lambda: LocalNodes.start(self, name, kind))
+
+    def stop(self, name: NodeId) -> None:
+        """Who has left ends. Who was taken for lost cannot be reached: it goes on until its lease is over."""
+        node = self.live.get(name)
+        if node is not None:
+            self.forget(name)
+
+
 class DriverDiedError(Exception):
     """The controller's process is gone, and with it this incarnation."""
 
@@ -76,11 +119,22 @@ class Incarnation:
             seed=world.training.seed,
             checkpoint=scenario.checkpoint,
             stop=Stop(max_iters=scenario.max_iters, eval_every_iters=int(self._rng.integers(1, 4))),
+            silence_s=scenario.silence_s,
+            replaces=scenario.replaces,
         )
-        self.cluster = Cluster(
-            world.training, controller, self._open, self.scheduler, self._on_record, scenario.compaction
+        self.nodes = SimulatedNodes(
+            world.training,
+            self._open,
+            self.scheduler,
+            lambda: Lease(scenario.silence_s, self.scheduler.now_s),
+            self._rng,
         )
-        self.follower = Follower(world.witness, self.cluster)
+        for name in controller.view.servers:
+            self.nodes.add(name, "server")
+        for name in controller.view.workers:
+            self.nodes.add(name, "worker")
+        self.cluster = Cluster(controller, self.nodes, self._open, self.scheduler, self._on_record, scenario.compaction)
+        self.follower = Follower(world.witness, self.cluster, self.nodes)
         self.scheduler.on_event = self._handle
         self.scheduler.on_post = self._on_post
 
@@ -103,6 +157,13 @@ class Incarnation:
         if full:
             self._world.witness.note_taken_back(version)
         self._handle(m.Start(term, newest.commit, newest.iteration, newest.iteration, version))
+        self._listen()
+
+    def _listen(self) -> None:
+        """A heartbeat of everybody, and again after a while."""
+        self.nodes.ping()
+        self.scheduler.post(m.Tick(self.scheduler.now_s()))
+        self.scheduler.at(self._world.scenario.silence_s / 6, "listen", self._listen)
 
     def plan_faults(self, n: int) -> None:
         """Let ``n`` things go wrong at random moments from now."""
@@ -128,10 +189,10 @@ class Incarnation:
 
     def kill(self, name: NodeId, reason: str) -> None:
         """A node's process dies; what it has written stays."""
-        if name in self.cluster.nodes:
+        if name in self.nodes.live:
             self._disks[name].kill()
             self.scheduler.forget(name)
-            self.cluster.kill(name, reason)
+            self.nodes.kill(name, reason)
 
     # ------------------------------------------------------------------------------------------------------- watching
     def _handle(self, event: m.Event) -> None:
@@ -163,13 +224,48 @@ class Incarnation:
 
     def any_nodes(self, n: int) -> list[NodeId]:
         """Some live nodes."""
-        names = list(self.cluster.nodes)
+        names = list(self.nodes.live)
         return [names[i] for i in self._rng.permutation(len(names))[:n]]
 
     def kill_nodes(self, n: int) -> None:
         """Kill some at once."""
         for name in self.any_nodes(n):
             self.kill(name, "killed")
+
+    def pause_nodes(self, n: int) -> None:
+        """Some are stopped for a while, some so long that they are taken for lost; then they go on."""
+        for name in self.any_nodes(n):
+            self.scheduler.pause(name, self._silence_s())
+
+    def cut_off_node(self) -> None:
+        """One cannot reach the controller for a while, but the other nodes and the store."""
+        for name in self.any_nodes(1):
+            self.scheduler.cut_off(name, self._silence_s())
+
+    def slow_down_node(self) -> None:
+        """One is slow for a while."""
+        for name in self.any_nodes(1):
+            self.scheduler.slow_down(name, self._silence_s())
+
+    def _silence_s(self) -> float:
+        return float(self._rng.choice([0.5, 1.1, 3.0]) * self._rng.random()) * 2 * self._world.scenario.silence_s
+
+    def drain_node(self) -> None:
+        """Somebody asks a node to leave."""
+        for name in self.any_nodes(1):
+            self.scheduler.post(m.DrainRequested(name, "asked to"))
+
+    def preempt_node(self) -> None:
+        """A node is told that it has a grace time; then it is killed."""
+        for name in self.any_nodes(1):
+            self.scheduler.post(m.DrainRequested(name, "preempted", replace=True))
+            grace_s = float(self._rng.random()) * 0.1
+            self.scheduler.at(grace_s, "grace time over", partial(self.kill, name, "preempted"))
+
+    def scale(self) -> None:
+        """Somebody wants another number of nodes."""
+        servers, workers = (int(self._rng.integers(0, 6)) for _ in range(2))
+        self.scheduler.post(m.ScaleRequested(servers, workers or None))
 
     def crash_in_file_operation(self) -> None:
         """A node, or the driver, dies in one of its next file operations."""
@@ -222,6 +318,14 @@ _FAULTS: list[tuple[str, Callable[[Incarnation], None]]] = [
     ("kill one again", lambda i: i.kill_nodes(1)),
     ("kill two at once", lambda i: i.kill_nodes(2)),
     ("kill all nodes", lambda i: i.kill_nodes(99)),
+    ("pause one", lambda i: i.pause_nodes(1)),
+    ("pause two", lambda i: i.pause_nodes(2)),
+    ("cut one off", Incarnation.cut_off_node),
+    ("slow one down", Incarnation.slow_down_node),
+    ("drain one", Incarnation.drain_node),
+    ("preempt one", Incarnation.preempt_node),
+    ("scale", Incarnation.scale),
+    ("scale again", Incarnation.scale),
     ("crash in a file operation", Incarnation.crash_in_file_operation),
     ("crash in a file operation again", Incarnation.crash_in_file_operation),
     ("store down", Incarnation.fail_store),

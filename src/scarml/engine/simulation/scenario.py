@@ -23,6 +23,8 @@ class Scenario:
         max_iters: iterations to be done.
         n_faults: how many times something goes wrong; then the rest of the life is quiet, so that it can end.
         compaction: often, so that it is tried.
+        silence_s: a node that is not heard for so long, in virtual seconds, is taken for lost, and ends itself.
+        replaces: whether a lost node is replaced.
     """
 
     servers: int
@@ -33,6 +35,8 @@ class Scenario:
     max_iters: int
     n_faults: int
     compaction: Limits
+    silence_s: float
+    replaces: bool
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Scenario:
@@ -59,4 +63,6 @@ class Scenario:
                 slack_bytes=int(rng.choice([0, 1_000, 1 << 20])),
                 max_segments_per_node=int(rng.integers(1, 5)),
             ),
+            silence_s=float(rng.choice([0.1, 0.3])),
+            replaces=bool(rng.random() < 0.3),
         )

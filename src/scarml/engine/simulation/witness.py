@@ -21,6 +21,7 @@ from scarml.core.block import Blocks, Ids, concatenate
 from scarml.core.model import Context
 from scarml.core.sequential import Sequential, State
 from scarml.engine.cluster import Cluster
+from scarml.engine.local_nodes import LocalNodes
 from scarml.engine.node import Node
 from scarml.errors import ProtocolError
 
@@ -128,12 +129,13 @@ class Follower:
 
     Args:
         witness: shared by all incarnations.
-        cluster: of this incarnation.
+        cluster, nodes: of this incarnation.
     """
 
-    def __init__(self, witness: Witness, cluster: Cluster) -> None:
+    def __init__(self, witness: Witness, cluster: Cluster, nodes: LocalNodes) -> None:
         self._witness = witness
         self._cluster = cluster
+        self._nodes = nodes
         self._commit: int | None = None
         self._expected: State = {}
         self._restored_view = 0
@@ -151,8 +153,8 @@ class Follower:
 
     def reported(self, name: str) -> None:
         """A node has put a `SaveCommitted` on its way."""
-        if name in self._cluster.nodes:
-            self._witness.note_reported(self._cluster.nodes[name])
+        if name in self._nodes.live:
+            self._witness.note_reported(self._nodes.live[name])
 
     def after(self) -> None:
         """The controller has handled an event."""
@@ -162,7 +164,7 @@ class Follower:
     def recovered(self, exactly: Version | None) -> None:
         """All nodes have installed a view and loaded what they lacked."""
         self._check_survivors()
-        for node in self._cluster.nodes.values():
+        for node in self._nodes.live.values():
             for name, cache in node.holder.caches.items():
                 fresh = self._is_fresh(name, cache.ids)
                 blocks, versions = node.holder.blocks[name], cache.durable
@@ -182,7 +184,7 @@ class Follower:
             self._expected = {}
             return
         for name in list(self._expected):
-            held = [n.holder.blocks[name].ids for n in self._cluster.nodes.values() if name in n.holder.blocks]
+            held = [n.holder.blocks[name].ids for n in self._nodes.live.values() if name in n.holder.blocks]
             if self._expected[name].table.derived or not held:
                 del self._expected[name]
             else:
@@ -208,7 +210,7 @@ class Follower:
         self._witness.note_state((self._cluster.controller.term, self._commit), self._expected)
 
     def _check_survivors(self) -> None:
-        for node in self._cluster.nodes.values():
+        for node in self._nodes.live.values():
             if not self.is_cut_off:
                 self._witness.check_durable(node, self._expected)
             for name, blocks in node.holder.blocks.items():
@@ -238,15 +240,20 @@ class Follower:
         self._witness.note_state((self._cluster.controller.term, self._commit), state)
 
     def state_in_view(self) -> State:
-        """Per table all blocks of the nodes in the view; one may have died without the controller knowing yet."""
-        known = self._cluster.nodes | {
-            n: d for n, d in self._cluster.dead.items() if n in self._cluster.controller.view.nodes
-        }
-        parts = {
-            name: [n.holder.blocks[name] for n in known.values() if name in n.holder.blocks]
-            for name in self._witness.reference.tables
-        }
-        return {name: concatenate(table, parts[name]) for name, table in self._witness.reference.tables.items()}
+        """Per table all blocks there are; one that is being handed over is at two nodes.
+
+        A node of the view may have died without the controller knowing yet.
+        """
+        view = self._cluster.controller.view
+        known = [*self._nodes.live.values(), *(d for n, d in self._nodes.dead.items() if n in view.nodes)]
+        state: State = {}
+        for name, table in self._witness.reference.tables.items():
+            whole = table.empty(np.zeros(0, np.int64))
+            for held in (node.holder.blocks[name] for node in known if name in node.holder.blocks):
+                more = np.setdiff1d(held.ids, whole.ids, assume_unique=True)
+                whole = concatenate(table, [whole, held.take(more)])
+            state[name] = whole
+        return state
 
     def _check_view(self) -> None:
         controller = self._cluster.controller
@@ -255,8 +262,8 @@ class Follower:
             return
         self._restored_view = view.number
         live = set(view.nodes)
-        for name, parts in self._cluster.training.layout.partitions.items():
-            owners = view.owners(self._cluster.training.layout, name)
+        for name, parts in self._nodes.training.layout.partitions.items():
+            owners = view.owners(self._nodes.training.layout, name)
             owned = len(owners) == len(parts) and set(owners) <= live
             self._witness.require(owned, 5, f"partitions of {name} in view {view.number} have no live owner")
 
