@@ -13,6 +13,7 @@ Tone = Literal["good", "bad", "plain"]
 
 _BAD = {
     "node_lost", "save_failed", "save_given_up", "blocks_not_finite", "recovery_waiting", "copy_damaged",
+    "waiting_for_node", "request_refused",
 }  # fmt: skip
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -51,7 +52,30 @@ def in_words(record: Record, iteration: int) -> str | None:
         case "copy_damaged":
             return f"a stored copy is damaged, an older one is used: {f['detail']}"
         case "stop_requested":
-            return f"{f['reason']}: stopping after this iteration, once everything is saved; again = at once"
+            again = "; again = at once" if f["reason"].startswith("signal") else ""
+            return f"{f['reason']}: stopping after this iteration, once everything is saved{again}"
+        case _:
+            return _of_nodes(record.name, f)
+
+
+def _of_nodes(name: str, f: dict[str, Any]) -> str | None:
+    """Nodes that come and go."""
+    match name:
+        case "node_joined":
+            return f"{f['node']} is ready to join"
+        case "node_left":
+            return f"{f['node']} has handed over all that it held, and left"
+        case "scale_requested":
+            wanted = [counted(f[kind], kind[:-1]) for kind in ("servers", "workers") if f[kind] is not None]
+            return f"wanted: {joined(wanted)}"
+        case "drain_requested":
+            return f"{f['node']} is to hand over all that it holds, and leave: {f['reason']}"
+        case "request_refused":
+            return f"cannot {f['request']}: {f['reason']}"
+        case "handover_completed":
+            return f"{counted(f['moved_blocks'], 'block')} handed over; training goes on at x({f['iteration']})"
+        case "waiting_for_node":
+            return f"no {f['kind']} is left; waiting for a new one"
         case _:
             return None
 

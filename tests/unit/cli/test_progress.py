@@ -11,7 +11,7 @@ from rich.console import Console
 from scarml.cli.live_view import LiveView, render
 from scarml.cli.progress import JsonLines, PlainLines
 from scarml.cli.run_status import Criterion, RunStatus
-from scarml.cli.wording import joined, sparkline
+from scarml.cli.wording import in_words, joined, sparkline
 from scarml.control.history import Record
 from scarml.storage.run_progress import SavedAges
 
@@ -113,3 +113,38 @@ def test_a_long_curve_is_thinned_out_and_keeps_both_ends() -> None:
 
 def test_joined() -> None:
     assert (joined(["a"]), joined(["a", "b"]), joined(["a", "b", "c"])) == ("a", "a and b", "a, b and c")
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "text"),
+    [
+        ("node_joined", {"node": "server-4"}, "server-4 is ready to join"),
+        ("node_left", {"node": "server-4"}, "server-4 has handed over all that it held, and left"),
+        ("scale_requested", {"servers": 6, "workers": None}, "wanted: 6 servers"),
+        ("scale_requested", {"servers": 6, "workers": 1}, "wanted: 6 servers and 1 worker"),
+        (
+            "drain_requested",
+            {"node": "server-4", "reason": "scarml drain"},
+            "server-4 is to hand over all that it holds, and leave: scarml drain",
+        ),
+        (
+            "request_refused",
+            {"request": "drain server-9", "reason": "there is no node server-9"},
+            "cannot drain server-9: there is no node server-9",
+        ),
+        ("handover_completed", {"moved_blocks": 1, "iteration": 3}, "1 block handed over; training goes on at x(3)"),
+        ("waiting_for_node", {"kind": "server"}, "no server is left; waiting for a new one"),
+        (
+            "stop_requested",
+            {"reason": "scarml stop"},
+            "scarml stop: stopping after this iteration, once everything is saved",
+        ),
+        (
+            "stop_requested",
+            {"reason": "signal SIGINT"},
+            "signal SIGINT: stopping after this iteration, once everything is saved; again = at once",
+        ),
+    ],
+)
+def test_nodes_that_come_and_go_and_stops_in_words(name, fields, text):
+    assert in_words(Record(name, fields), iteration=3) == text
