@@ -18,22 +18,25 @@ from scarml.core.block import Array, Blocks, Ids, Table
 from scarml.core.norm import l2_distance
 from scarml.core.rng import stream
 
-__all__ = ["ALL", "Combine", "Computed", "Context", "Model", "Reads", "Shard", "Update"]
+__all__ = ["ALL", "Combine", "Computed", "Context", "Model", "Reads", "Shard", "Update", "WholeTable"]
 
 Combine = Literal["add", "assign"]
 
 
-class _All:
+class WholeTable:
     """The type of `ALL`."""
 
     def __repr__(self) -> str:
         return "ALL"
 
+    def __reduce__(self) -> str:
+        return "ALL"  # there is one of it in every process
 
-ALL = _All()
+
+ALL = WholeTable()
 """In `Model.reads`: every block of the table."""
 
-Reads = Mapping[str, Ids | _All]
+Reads = Mapping[str, Ids | WholeTable]
 """Per table the block ids that a shard wants to read (strictly increasing), or `ALL`."""
 
 
@@ -85,7 +88,7 @@ class Update:
     """
 
     table: str
-    ids: Ids | _All
+    ids: Ids | WholeTable
     values: Array
 
 

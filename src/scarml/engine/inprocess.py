@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from queue import SimpleQueue
-from threading import Timer
-from time import monotonic
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -16,92 +13,16 @@ from scarml.control.checkpoint_coordinator import SaveStep
 from scarml.control.controller import Controller
 from scarml.control.history import Record
 from scarml.control.transitions import State
-from scarml.control.view import NodeId
 from scarml.core.block import Blocks
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan
-from scarml.engine.lane import Lane
 from scarml.engine.local_nodes import LocalNodes
 from scarml.engine.node import Training
-from scarml.engine.shard_pool import ShardPool
+from scarml.engine.threads import ThreadScheduler
 from scarml.storage.run_folder import RunFolder
 from scarml.theory.perturbation import perturbation_norm
 
-__all__ = ["InProcess", "ThreadScheduler"]
-
-N_WRITERS = 4  # they wait for the disk nearly all of their time
-
-
-class ThreadScheduler:
-    """Runs node orders, shards and writes on threads of this process.
-
-    Args:
-        n_threads: for shards, and as many lanes for node orders; a node is always on the same lane.
-        n_workers: shards that may be in work before the first is folded are at least so many.
-    """
-
-    def __init__(self, n_threads: int, n_workers: int) -> None:
-        self.events: SimpleQueue[m.Event | BaseException] = SimpleQueue()
-        self._start_s = monotonic()
-        self._lanes = [Lane(f"scarml-lane-{i}", self._guard) for i in range(n_threads)]
-        self._lane_of: dict[NodeId, Lane] = {}
-        self._pool = ShardPool(n_threads, max(n_workers, n_threads) + 1, self._guard)
-        self._writers = [Lane(f"scarml-writer-{i}", self._guard) for i in range(N_WRITERS)]
-        self._writer_of: dict[NodeId, Lane] = {}
-        self._timers: set[Timer] = set()
-
-    def now_s(self) -> float:
-        """Seconds since this scheduler was made."""
-        return monotonic() - self._start_s
-
-    def deliver(self, source: NodeId, node: NodeId, task: Callable[[], None], may_repeat: bool = False) -> None:
-        """On the node's lane."""
-        lane = self._lane_of.setdefault(node, self._lanes[len(self._lane_of) % len(self._lanes)])
-        lane.submit(task)
-
-    def compute(self, node: NodeId, shard: int, commit: int, task: Callable[[], None]) -> None:
-        """On the shard pool."""
-        self._pool.submit(commit, shard, task)
-
-    def folded(self, commit: int, n_shards: int) -> None:
-        """Lets the shard pool go on."""
-        self._pool.folded(commit, n_shards)
-
-    def write(self, node: NodeId, task: Callable[[], None]) -> None:
-        """On the node's writer: the nodes of a save wait for the disk together, not one after the other."""
-        writer = self._writer_of.setdefault(node, self._writers[len(self._writer_of) % N_WRITERS])
-        writer.submit(task)
-
-    def post(self, event: m.Event, delay_s: float = 0.0) -> None:
-        """To the controller's queue."""
-        if not delay_s:
-            self.events.put(event)
-            return
-        timer = Timer(delay_s, self.events.put, (event,))
-        timer.daemon = True
-        self._timers.add(timer)
-        timer.start()
-
-    def drain_writes(self) -> None:
-        """Wait until everything that was to be written has been, or has failed, and its node knows."""
-        for lane in (*self._writers, *self._lanes):
-            lane.drain()
-
-    def close(self) -> None:
-        """End all threads, writes first."""
-        for timer in self._timers:
-            timer.cancel()
-        for writer in self._writers:
-            writer.close()
-        self._pool.close()
-        for lane in self._lanes:
-            lane.close()
-
-    def _guard(self, task: Callable[[], None]) -> None:
-        try:
-            task()
-        except BaseException as e:  # noqa: BLE001 - brought to the thread that waits for events, which raises it
-            self.events.put(e)
+__all__ = ["InProcess"]
 
 
 class InProcess:
@@ -126,7 +47,7 @@ class InProcess:
         faults: FaultPlan,
         on_record: Callable[[Record], None],
     ) -> None:
-        self._scheduler = ThreadScheduler(n_threads, len(controller.view.workers))
+        self._scheduler = ThreadScheduler(n_threads, window=max(len(controller.view.workers), n_threads) + 1)
         self._faults = faults
         self._tell = on_record
         self._lost: list[dict[str, Blocks]] = []

@@ -9,7 +9,7 @@ from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.block import Blocks, Ids, concatenate
 from scarml.engine.lease import FOR_EVER, Lease
-from scarml.engine.node import Handed, Node, Output, Reply, Store, Training
+from scarml.engine.node import Handed, Node, Output, Reply, Store, Training, Wanted
 from scarml.engine.node_host import NodeHost, make_node
 from scarml.engine.scheduler import Scheduler
 from scarml.engine.server import Server
@@ -125,10 +125,16 @@ class LocalNodes:
             self._scheduler.folded(commit, min((s.n_folded for s in servers), default=0))
 
     # ------------------------------------------------------------------------------------------------------ data path
-    def read(self, server: NodeId, view: int, commit: int, table: str, ids: Ids | None) -> Blocks | None:
+    def read(self, view: int, commit: int, wanted: Wanted) -> dict[NodeId, dict[str, Blocks]] | None:
         """What the workers read: no copy where they read a whole table."""
-        node = self.live.get(server)
-        return node.read(view, commit, table, ids) if isinstance(node, Server) else None
+        found: dict[NodeId, dict[str, Blocks]] = {}
+        for server, tables in wanted.items():
+            node = self.live.get(server)
+            got = node.read(view, commit, tables) if isinstance(node, Server) else None
+            if got is None:
+                return None
+            found[server] = got
+        return found
 
     def hand_over(self, holder: NodeId, commit: int, ids: Mapping[str, Ids]) -> Handed | None:
         """What one node takes over from another."""

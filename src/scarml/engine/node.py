@@ -44,6 +44,7 @@ __all__ = [
     "Store",
     "Stored",
     "Training",
+    "Wanted",
 ]
 
 OpenReader = Callable[[int], SegmentReader]
@@ -133,11 +134,15 @@ Handed = dict[str, list[HandOver]]
 """Per table the blocks that one node hands over to another, in one part or several."""
 
 
+Wanted = Mapping[NodeId, Mapping[str, Ids | None]]
+"""Per server and table the block ids that a worker reads; None: all that the server has."""
+
+
 class Peers(Protocol):
     """How a node reaches the others: the data path, behind one interface."""
 
-    def read(self, server: NodeId, view: int, commit: int, table: str, ids: Ids | None) -> Blocks | None:
-        """A server's blocks ``ids`` of a table (None: all it has) after a commit; None if it is gone or elsewhere."""
+    def read(self, view: int, commit: int, wanted: Wanted) -> dict[NodeId, dict[str, Blocks]] | None:
+        """Per server and table the wanted blocks after a commit; None if one of the servers is gone or elsewhere."""
         ...
 
     def hand_over(self, holder: NodeId, commit: int, ids: Mapping[str, Ids]) -> Handed | None:

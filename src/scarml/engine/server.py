@@ -50,16 +50,19 @@ class Server:
             case _:
                 return self.holder.handle(order)
 
-    def read(self, view: int, commit: int, table: str, ids: Ids | None = None) -> Blocks | None:
-        """This server's blocks ``ids`` of ``table`` (None: all) after ``commit``; None if it is elsewhere.
+    def read(self, view: int, commit: int, wanted: Mapping[str, Ids | None]) -> dict[str, Blocks] | None:
+        """Per table this server's blocks of these ids (None: all) after ``commit``; None if it is elsewhere.
 
         All of them are not a copy: they are valid until the next commit, which nothing computed from a stale view can
         reach.
         """
         if not self.holder.obeys(view) or self.holder.commit != commit:
             return None
-        blocks = self.holder.blocks[table]
-        return blocks if ids is None else blocks.take(ids)
+        found = {}
+        for name, ids in wanted.items():
+            blocks = self.holder.blocks[name]
+            found[name] = blocks if ids is None else blocks.take(ids)
+        return found
 
     def _push(self, order: m.Push) -> list[Output]:
         if not self.holder.obeys(order.view) or order.commit != self.holder.commit + 1:

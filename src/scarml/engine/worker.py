@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from threading import Lock
-from typing import Any
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
 from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
-from scarml.core.model import ALL, Computed, Reads, Update
+from scarml.core.model import Computed, Reads, Update, WholeTable
 from scarml.engine.node import (
     BlockHolder,
     Forward,
@@ -23,6 +22,7 @@ from scarml.engine.node import (
     ShardResult,
     Stored,
     Training,
+    Wanted,
 )
 
 __all__ = ["Worker"]
@@ -50,7 +50,7 @@ class Worker:
         self._under_way: m.ComputePhase | None = None
         self._outstanding: set[int] = set()
         self._new_local: list[Blocks] = []
-        self._whole_tables: dict[tuple[int, int, str], Blocks | None] = {}
+        self._whole: dict[tuple[int, int, str], Blocks] = {}
         self._lock = Lock()
 
     def handle(self, order: m.NodeOrder | Stored | ShardResult) -> list[Output]:
@@ -77,7 +77,7 @@ class Worker:
     def _install(self, order: m.InstallView) -> list[Output]:
         self._under_way, self._new_local, self._outstanding = None, [], set()
         with self._lock:
-            self._whole_tables = {}
+            self._whole = {}
         outputs = self.holder.handle(order)
         if self.holder.obeys(order.view.number):
             self._server_blocks = {
@@ -120,7 +120,7 @@ class Worker:
             self.holder.blocks[blocks.table.name].put(blocks)
         self._new_local, self._under_way = [], None
         with self._lock:
-            self._whole_tables = {}
+            self._whole = {}
         self.holder.advance(order.commit)
         return [Reply(m.Committed(self.name, order.view, order.commit))]
 
@@ -156,38 +156,41 @@ class Worker:
         return ShardResult(order, index, self._pushes(order, index, computed), tuple(computed.local.values()))
 
     def _read(self, view: int, commit: int, wanted: Reads) -> Mapping[str, Blocks] | None:
-        reads = {}
-        for name, ids in wanted.items():
-            got = self._whole_table(view, commit, name) if ids is ALL else self._some(view, commit, name, ids)
+        """What a shard reads: its own blocks in one request a server, whole tables once a commit for all shards."""
+        whole = self._whole_tables(view, commit, [name for name, ids in wanted.items() if isinstance(ids, WholeTable)])
+        if whole is None:
+            return None
+        some = {name: ids for name, ids in wanted.items() if not isinstance(ids, WholeTable)}
+        request: dict[NodeId, dict[str, Ids | None]] = {}
+        for name, ids in some.items():
+            for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
+                mine = ids[positions_of_common(ids, owned)]
+                if len(mine):
+                    request.setdefault(server, {})[name] = mine
+        got = self._ask(view, commit, request)
+        return None if got is None else {**whole, **{name: self._joined(name, got) for name in some}}
+
+    def _whole_tables(self, view: int, commit: int, names: list[str]) -> Mapping[str, Blocks] | None:
+        """All blocks of these tables, put together once a commit and shared by this worker's shards."""
+        with self._lock:
+            missing = [name for name in names if (view, commit, name) not in self._whole]
+            request = {server: dict.fromkeys(missing) for server in self._view.servers} if missing else {}
+            got = self._ask(view, commit, request)
             if got is None:
                 return None
-            reads[name] = got
-        return reads
-
-    def _whole_table(self, view: int, commit: int, name: str) -> Blocks | None:
-        """All blocks of a table, put together once a commit and shared by this worker's shards."""
-        key = (view, commit, name)
-        with self._lock:
-            if key not in self._whole_tables:
-                whole = self._some(view, commit, name, None)
+            for name in missing:
                 # With one server these are the very arrays that it holds: a model that wrote into them would change
                 # the state of all shards at once, and nobody would notice.
-                self._whole_tables[key] = None if whole is None else whole.read_only()
-            return self._whole_tables[key]
+                self._whole[view, commit, name] = self._joined(name, got).read_only()
+            return {name: self._whole[view, commit, name] for name in names}
 
-    def _some(self, view: int, commit: int, name: str, ids: Any) -> Blocks | None:
+    def _ask(self, view: int, commit: int, request: Wanted) -> Mapping[NodeId, Mapping[str, Blocks]] | None:
         if not self.holder.obeys(view):
             return None
-        parts = []
-        for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
-            mine = None if ids is None else ids[positions_of_common(ids, owned)]
-            if mine is not None and not len(mine):
-                continue
-            part = self._peers.read(server, view, commit, name, mine)
-            if part is None:
-                return None
-            parts.append(part)
-        return concatenate(self._layout.tables[name], parts)
+        return self._peers.read(view, commit, request) if request else {}
+
+    def _joined(self, name: str, got: Mapping[NodeId, Mapping[str, Blocks]]) -> Blocks:
+        return concatenate(self._layout.tables[name], [tables[name] for tables in got.values() if name in tables])
 
     def _pushes(self, order: m.ComputePhase, shard: int, computed: Computed) -> tuple[Forward, ...]:
         """The updates, parted by owner; every server gets a push, if only an empty one."""

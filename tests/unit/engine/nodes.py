@@ -48,9 +48,12 @@ class Cast:
     def nodes(self) -> dict[str, Any]:
         return {**self.servers, **self.workers}
 
-    def read(self, server: str, view: int, commit: int, table: str, ids: Any) -> Blocks | None:
+    def read(self, view: int, commit: int, wanted: Any) -> dict[str, dict[str, Blocks]] | None:
         """The data path of the workers."""
-        return self.servers[server].read(view, commit, table, ids) if server in self.servers else None
+        if not set(wanted) <= set(self.servers):
+            return None
+        found = {server: self.servers[server].read(view, commit, tables) for server, tables in wanted.items()}
+        return None if None in found.values() else found  # type: ignore[return-value]
 
     def hand_over(self, holder: str, commit: int, ids: Any) -> Any:
         """What one node takes over from another."""

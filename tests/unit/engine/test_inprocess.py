@@ -13,8 +13,9 @@ from scarml.control.controller import Controller
 from scarml.control.history import Record
 from scarml.control.stop import Stop
 from scarml.engine.fault_plan import FaultPlan, Kill
-from scarml.engine.inprocess import InProcess, ThreadScheduler
+from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Reply
+from scarml.engine.threads import ThreadScheduler
 
 WAIT_S = 20.0
 

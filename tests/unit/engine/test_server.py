@@ -102,14 +102,14 @@ def test_reads_are_of_one_view_and_commit() -> None:
     cast = Cast()
     server = cast.servers["server-0"]
     mine = server.holder.blocks["W"].ids
-    got = server.read(1, 0, "W", mine[1:3])
+    got = server.read(1, 0, {"W": mine[1:3]})
     assert got is not None
-    assert got.ids.tolist() == mine[1:3].tolist()
-    whole = server.read(1, 0, "W")
+    assert got["W"].ids.tolist() == mine[1:3].tolist()
+    whole = server.read(1, 0, {"W": None})
     assert whole is not None
-    assert whole.ids.tolist() == mine.tolist()
-    assert server.read(2, 0, "W") is None
-    assert server.read(1, 1, "W") is None
+    assert whole["W"].ids.tolist() == mine.tolist()
+    assert server.read(2, 0, {"W": None}) is None
+    assert server.read(1, 1, {"W": None}) is None
 
 
 def test_a_new_view_empties_what_was_not_decided() -> None:

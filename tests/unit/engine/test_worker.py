@@ -147,4 +147,4 @@ def test_reads_of_whole_tables_are_shared_between_shards_of_one_commit() -> None
 
     cast.read = counted  # type: ignore[assignment,method-assign]
     cast.compute(worker="worker-0")
-    assert n_reads == 2, "once a server, for two shards"
+    assert n_reads == 1, "of all servers at once, for two shards"
