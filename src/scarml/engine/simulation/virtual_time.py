@@ -76,11 +76,11 @@ class VirtualScheduler:
 
     def pause(self, node: NodeId, length_s: float) -> None:
         """A node's process is stopped for a while: it does nothing, and its clock goes on."""
-        self._paused_until_s[node] = self._now_s + length_s
+        self._paused_until_s[node] = max(self._now_s + length_s, self._paused_until_s.get(node, 0.0))
 
     def cut_off(self, node: NodeId, length_s: float) -> None:
         """Nothing gets from a node to the controller, or back, for a while; then it all arrives."""
-        self._cut_off_until_s[node] = self._now_s + length_s
+        self._cut_off_until_s[node] = max(self._now_s + length_s, self._cut_off_until_s.get(node, 0.0))
 
     def slow_down(self, node: NodeId, length_s: float) -> None:
         """Everything at a node takes long for a while."""

@@ -183,13 +183,20 @@ class Follower:
         if everything:
             self._expected = {}
             return
+        controller, layout = self._cluster.controller, self._nodes.training.layout
+        lost = controller.recovery.lost_blocks()
         for name in list(self._expected):
-            held = [n.holder.blocks[name].ids for n in self._nodes.live.values() if name in n.holder.blocks]
-            if self._expected[name].table.derived or not held:
+            if self._expected[name].table.derived:
                 del self._expected[name]
-            else:
-                ids = np.intersect1d(self._expected[name].ids, np.concatenate(held))
-                self._expected[name] = self._expected[name].take(ids)
+                continue
+            keep = [np.zeros(0, np.int64)]
+            for node in self._nodes.live.values():
+                if name in node.holder.blocks:
+                    held = node.holder.blocks[name].ids
+                    owned = controller.view.blocks_of(node.name, layout, name)
+                    keep += [np.setdiff1d(held, lost[name]), np.intersect1d(held, owned)]
+            ids = np.intersect1d(self._expected[name].ids, np.concatenate(keep))
+            self._expected[name] = self._expected[name].take(ids)
 
     # ------------------------------------------------------------------------------------------------------ the checks
     def _catch_up(self) -> None:
