@@ -282,7 +282,7 @@ class Controller:
         if not self.clock.advance():
             return self._proceed()
         self._stop.forget_loss()
-        self.membership.progressed()
+        self.membership.progressed(self.view)
         self._boundary_is_new = True
         report = m.report(
             "iteration_committed",
@@ -362,7 +362,11 @@ class Controller:
         has_blocks = is_member or self.recovery.holds(e.node)
         if has_blocks:
             self._lost.add(e.node)
-        actions = [m.report("node_lost", node=e.node, reason=e.reason), *self.membership.lose(e.node)]
+        lost = self._lost | {e.node}
+        actions = [
+            m.report("node_lost", node=e.node, reason=e.reason),
+            *self.membership.lose(self.view, lost, e.node),
+        ]
         for kind, left in self._left().items():
             if not left and not self.membership.coming(kind):
                 return actions + self._finish("nodes-lost", f"no {kind} is left; the last was {e.node}", saved=False)
@@ -471,7 +475,7 @@ class Controller:
         return self.membership.scale(self.view, self._lost, e.servers, e.workers)
 
     def _on_drain_requested(self, e: m.DrainRequested) -> list[m.Action]:
-        return self.membership.drain(self.view, e.node, e.reason, replace=e.replace)
+        return self.membership.drain(self.view, self._lost, e.node, e.reason, replace=e.replace)
 
     def _on_heartbeat(self, e: m.Heartbeat) -> list[m.Action]:
         self._detector.heard(e.node, e.now_s)

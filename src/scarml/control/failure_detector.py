@@ -48,8 +48,9 @@ class FailureDetector:
     def suspects(self, nodes: Collection[NodeId], now_s: float) -> dict[NodeId, str]:
         """Which of these nodes have failed, and why, in words.
 
-        A node's silence begins when it is first asked about. If nobody asked for so long that every node would be
-        suspected (this process was itself stopped), all silences begin anew: it is not they that were away.
+        A node's silence begins when it is first asked about. If nobody has asked for more than half the timeout, this
+        process was itself stopped or held up, and all silences begin anew: it is not they that were away. So ask more
+        often than that.
         """
         if self.timeout_s is None:
             return {}
