@@ -18,6 +18,7 @@ from scarml.control.view import Layout, NodeId
 from scarml.core.block import Field, Table
 
 WAITS_FOR_NODES = (State.INSTALLING, State.COMPUTING, State.COMMITTING)
+MAY_HAVE_LOST = (State.NEW, State.COMMITTING, State.DRAINING, State.CLAIMING, State.WAITING, State.FINISHED)
 N_SHARDS = 4
 
 
@@ -48,6 +49,8 @@ class Driver:
         n_phases: int = 1,
         checkpoint: Checkpoint | None = None,
         stop: Stop | None = None,
+        silence_s: float | None = None,
+        replaces: bool = False,
     ) -> None:
         self.layout = layout or make_layout()
         self.controller = Controller(
@@ -58,15 +61,20 @@ class Driver:
             seed=0,
             checkpoint=checkpoint or Checkpoint(fraction="1/4", interval_iters=4),
             stop=stop or Stop(max_iters=3),
+            silence_s=silence_s,
+            replaces=replaces,
         )
         self.inbox: list[m.Event] = []
         self.history: list[str] = []
         self.records: list[dict[str, Any]] = []
         self.finish: m.Finish | None = None
         self.lost: set[NodeId] = set()
+        self.stopped: list[NodeId] = []
         self.loss = 1.0
         self.distance: Callable[[np.ndarray], np.ndarray] = lambda ids: np.ones(len(ids))
         self.loads: list[tuple[int, NodeId, dict[str, list[int]]]] = []
+        self.fetches: list[tuple[int, NodeId, NodeId, dict[str, list[int]]]] = []
+        """View, who fetches, from whom, what."""
         self._chosen: dict[int, dict[str, list[int]]] = {}
         self._last_commit = 0
         self._prepared_asked: set[tuple[int, int]] = set()
@@ -153,6 +161,7 @@ class Driver:
             (
                 [c.state, c.term, vars(c.clock), c.view, c.awaited_nodes, c._lost, vars(c._stop), c._verdict],
                 [saves.step, saves._save, saves._retries, saves.last_unit, c.recovery.takeovers()],
+                vars(c.membership),
             )
         )
 
@@ -168,6 +177,10 @@ class Driver:
                 self.inbox.append(m.TermClaimed(self.controller.term + 1))
             case m.CompleteUnit():
                 self.inbox.append(m.UnitCommitted(action.save_id))
+            case m.StartNode():
+                self.inbox.append(m.NodeJoined(action.node))
+            case m.StopNode():
+                self.stopped.append(action.node)
             case m.SetTimer():
                 assert action.delay_s > 0
                 self.inbox.append(m.TimerFired(action.token))
@@ -179,10 +192,7 @@ class Driver:
         view = self.controller.view
         match order:
             case m.InstallView():
-                assert order.view is view
-                self.loads.append((view.number, node, {t: ids.tolist() for t, ids in order.load.items()}))
-                n = sum(len(ids) for ids in order.load.values())
-                self.inbox.append(m.ViewInstalled(node, view.number, restored=n, oldest=0 if n else None))
+                self._install(node, order)
             case m.ComputePhase():
                 assert order.view == view.number
                 self.inbox.append(m.Prepared(node, order.view, order.commit))
@@ -214,6 +224,20 @@ class Driver:
             case _:
                 raise AssertionError(f"the controller sends {order}")
 
+    def _install(self, node: NodeId, order: m.InstallView) -> None:
+        view = self.controller.view
+        if order.view is not view:  # several were found silent at once: each loss makes another view
+            assert order.view.number < view.number
+            return
+        self.loads.append((view.number, node, {t: ids.tolist() for t, ids in order.load.items()}))
+        for holder, ids_of in order.fetch.items():
+            assert holder not in (*self.lost, *self.stopped, node), f"{node} fetches from {holder}"
+            fetched = {t: ids.tolist() for t, ids in ids_of.items()}
+            self.fetches.append((view.number, node, holder, fetched))
+            assert self.step is SaveStep.IDLE, "blocks are handed over while a save is in flight"
+        n = sum(len(ids) for ids in order.load.values())
+        self.inbox.append(m.ViewInstalled(node, view.number, restored=n, oldest=0 if n else None))
+
     def _measure(self, node: NodeId, changed_only: bool) -> dict[str, Any]:
         measured = {}
         for t in self.layout.saved_tables:
@@ -237,7 +261,7 @@ class Driver:
             assert c.awaited_nodes, f"nobody is waited for in {c.state}"
             assert c.awaited_nodes <= live, "somebody who is lost is waited for"
         if c._lost:
-            assert c.state in (State.NEW, State.COMMITTING, State.DRAINING, State.CLAIMING, State.FINISHED)
+            assert c.state in MAY_HAVE_LOST
         assert c.clock.commit >= self._last_commit, "a commit number was used twice"
         self._last_commit = c.clock.commit
         save = c.saves._save
@@ -258,8 +282,12 @@ def brief(action: m.Action) -> str:
         case m.Send():
             order = action.order
             detail = getattr(order, "commit", getattr(order, "save_id", ""))
-            load = "" if not isinstance(order, m.InstallView) else _words(order.load)
+            load = "" if not isinstance(order, m.InstallView) else _words(order.load) + _fetches(order)
             return f"{action.node} ← {type(order).__name__} {detail}{load}".strip()
+        case m.StartNode():
+            return f"start {action.node}"
+        case m.StopNode():
+            return f"stop {action.node}"
         case m.Report():
             return f"“{action.record.name}”"
         case m.ClaimTerm():
@@ -278,6 +306,10 @@ def brief_event(event: m.Event) -> str:
 
 def _words(load: Any) -> str:
     return "".join(f" {name}{ids.tolist()}" for name, ids in load.items())
+
+
+def _fetches(order: m.InstallView) -> str:
+    return "".join(f"{_words(ids)} from {holder}" for holder, ids in order.fetch.items())
 
 
 def unit(iteration: int, term: int = 1) -> Version:
