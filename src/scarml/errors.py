@@ -6,6 +6,7 @@
     ├── UsageError              the caller asked for something that cannot be        exit 2
     │   ├── DataError           a data set is missing, incomplete or malformed
     │   ├── ModelError          a model breaks the contract of `core.model.Model`
+    │   ├── ClusterError        there is no Ray to run on, or no room in it
     │   └── RunExistsError      the run folder already holds a run; choose --resume
     ├── StoreError              the store could not do what was asked; try again     exit 4
     │   ├── NotFoundError       there is no object of that name
@@ -27,6 +28,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "AlreadyExistsError",
+    "ClusterError",
     "DamagedError",
     "DataError",
     "ModelError",
@@ -57,6 +59,10 @@ class DataError(UsageError):
 
 class ModelError(UsageError):
     """A model returned something that its own tables or the `Model` protocol do not allow."""
+
+
+class ClusterError(UsageError):
+    """There is no Ray at the address, or it has no room for the processes; nothing was trained."""
 
 
 class RunExistsError(UsageError):

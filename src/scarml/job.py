@@ -18,9 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.checkpoint.version_index import Version
@@ -34,23 +33,30 @@ from scarml.core.contract import check_n_phases, check_shards, check_tables
 from scarml.core.model import Model
 from scarml.core.sequential import digest
 from scarml.data.registry import load
+from scarml.engine.engine import Engine
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
 from scarml.errors import RunExistsError, UsageError
 from scarml.result import Result
 from scarml.storage.event_log import BufferedEventLog
+from scarml.storage.live_control import LiveControl
+from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
-from scarml.storage.store_url import redact_url
+from scarml.storage.store_url import parse_url, redact_url
 
-__all__ = ["Job", "Resume"]
+if TYPE_CHECKING:
+    from scarml.engine.ray.connection import RayCluster
+
+__all__ = ["EngineName", "Job", "Resume"]
 
 _log = logging.getLogger(__name__)
 
 Resume = Literal["auto", "must", "never"]
+EngineName = Literal["inprocess", "ray"]
 
 MOST = {"servers": 10_000, "workers": 10_000, "shards": 1_000_000, "threads": 1_000}
 """Beyond what makes sense in one process; a slip of the finger must not eat the machine's memory."""
@@ -70,9 +76,13 @@ class Job:
         resume: ``never`` refuses a folder that has a run in it, ``must`` needs one, ``auto`` starts or continues.
         seed: of all random values.
         shards: pieces of the data; results depend on it in the last bits, never on the number of nodes.
-        threads: for shards.
-        kills: losses on purpose, simulated.
-        fail_rate: besides, the probability per iteration that a random server is lost, simulated.
+        threads: for shards; with engine ``ray`` every process has one.
+        engine: ``inprocess``; ``ray``: every node in a process of its own; or a `RayCluster` to run them on.
+        ray_address: of a Ray to join; by default that of ``RAY_ADDRESS``, or one is started on this machine.
+        replace: whether a lost node is replaced by a new one; else the others take over for good.
+        silence_s: with engine ``ray``, a node that gives no sign of life for so long is lost.
+        kills: losses on purpose; simulated, or with engine ``ray`` by SIGKILL.
+        fail_rate: besides, the probability per iteration that a random server is lost.
         on_event: gets every `Record` of the run's history.
         config: settings as the user gave them, kept in the run's description.
         handle_signals: a first SIGINT or SIGTERM ends the run at the next boundary with everything saved.
@@ -97,6 +107,10 @@ class Job:
         seed: int = 0,
         shards: int = 16,
         threads: int = 2,
+        engine: EngineName | RayCluster = "inprocess",
+        ray_address: str | None = None,
+        replace: bool = False,
+        silence_s: float = 10.0,
         kills: Sequence[Kill] = (),
         fail_rate: float = 0.0,
         on_event: Callable[[Record], None] | None = None,
@@ -123,18 +137,32 @@ class Job:
         self._checkpoint = checkpoint or Checkpoint()
         self._stop = stop or Stop()
         self._loss_mean_below = loss_mean_below
+        self._run = None if run is None else str(run)
+        self._url = ""
         self._where = "memory" if run is None else redact_url(str(run))
         self._store: Store | None = open_store(str(run)) if run is not None else store
         self._resume = resume
         self._seed = seed
         self._n_shards = shards
         self._threads = threads
+        if isinstance(engine, str) and engine not in ("inprocess", "ray"):
+            raise UsageError(f"--engine {engine!r} is unknown; choose inprocess or ray")
+        self._is_on_ray = engine != "inprocess"
+        if not self._is_on_ray and ray_address is not None:
+            raise UsageError("--ray-address needs --engine ray")
+        if self._is_on_ray and any(k.lag for k in kills):
+            raise UsageError("--kill …/lag1 is possible where losses are simulated only: with --engine inprocess")
+        self._ray_cluster = None if isinstance(engine, str) else engine
+        self._ray_address = ray_address
+        self._replace = replace
+        self._silence_s = silence_s
         self._faults = FaultPlan(kills, fail_rate, seed)
         self._faults.check(self._servers, self._workers)
         self._on_event = on_event
         self._config = dict(config or {})
         self._handle_signals = handle_signals
-        self._engine: InProcess | None = None
+        self._engine: Engine | None = None
+        self._controller: Controller | None = None
         self._is_stopping = False
 
     @property
@@ -159,12 +187,8 @@ class Job:
         return self._faults.unfired
 
     def saved_iterations(self) -> Mapping[str, Any]:
-        """Per table the iterations of the blocks' durable values, in no order; for ``on_event``, while it runs."""
-        found: dict[str, list[Any]] = {}
-        for node in self._engine.nodes.live.values() if self._engine else ():
-            for name, cache in node.holder.caches.items():
-                found.setdefault(name, []).append(cache.durable.iteration)
-        return {name: np.concatenate(parts) for name, parts in found.items()}
+        """Per table the iteration of each block's durable value; for ``on_event``, while it runs."""
+        return {} if self._controller is None else self._controller.saves.saved_iterations
 
     def run(self) -> Result:
         """Train to the end.
@@ -183,11 +207,14 @@ class Job:
         check_shards({t.name: t for t in tables}, shards, self._n_shards)
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
+            if self._is_on_ray:
+                self._url = self._reachable_url(stack)
             folder, is_new = self._open_folder(layout)
             stack.enter_context(folder.owned(on_lost=self._give_up))
             start = self._start(folder, is_new)
             n_examples = sum(s.n_examples for s in shards)
             result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
+            control: LiveControl | None = None
             log = BufferedEventLog(partial(folder.append_events, start.term), self._in_background)
 
             def on_record(record: Record) -> None:
@@ -195,17 +222,49 @@ class Job:
                 log.add({"event": record.name, "t_s": round(record.t_s, 6), **record.fields})
                 if record.name == "save_committed":
                     log.flush_soon()
+                if control is not None:
+                    control.take_in(record)
                 if self._on_event is not None:
                     self._on_event(record)
 
             training = Training(self._model, shards, layout, self._seed, self._checkpoint.encodings(tables))
             engine = self._engine = self._make_engine(training, folder, on_record, self._stop_for(n_examples))
             stack.enter_context(self._signals(engine))
+            control = self._live_control(folder, start.term, engine)
             finish = engine.run(start)
             log.flush()
+            if control is not None:
+                control.close(f"{finish.outcome}: {finish.reason}")
             at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
             result.end(finish, digest(engine.state()) if at_boundary else None)
             return result
+
+    def _live_control(self, folder: RunFolder, term: int, engine: Engine) -> LiveControl | None:
+        if self._store is None:
+            return None  # nobody else can reach a run that is in memory only
+        return LiveControl(
+            folder,
+            term,
+            post=engine.post,
+            in_background=engine.write,
+            place=engine.place,
+            saved_iterations=self.saved_iterations,
+        )
+
+    def _reachable_url(self, stack: ExitStack) -> str:
+        """The run folder as every process can open it. A run without one gets one, for as long as it lasts."""
+        if self._store is None:
+            folder = stack.enter_context(TemporaryDirectory(prefix="scar-run-"))
+            self._store = open_store(folder)
+            return folder
+        if isinstance(self._store, LocalStore):
+            return str(Path(self._store.root).absolute())
+        if self._run is not None and parse_url(self._run).scheme == "s3":
+            return self._run
+        raise UsageError(
+            f"--engine ray has a process for every node, and they cannot all reach {self._where}; "
+            "expected a folder or s3://bucket/prefix"
+        )
 
     def _in_background(self, task: Callable[[], None]) -> None:
         if self._engine is not None:
@@ -218,8 +277,8 @@ class Job:
 
     def _make_engine(
         self, training: Training, folder: RunFolder, on_record: Callable[[Record], None], stop: Stop
-    ) -> InProcess:
-        controller = Controller(
+    ) -> Engine:
+        controller = self._controller = Controller(
             training.layout,
             self._servers,
             self._workers,
@@ -227,14 +286,26 @@ class Job:
             seed=self._seed,
             checkpoint=self._checkpoint,
             stop=stop,
+            silence_s=self._silence_s if self._is_on_ray else None,
+            replaces=self._replace,
         )
-        return InProcess(
+        if not self._is_on_ray:
+            return InProcess(
+                training, controller, folder, n_threads=self._threads, faults=self._faults, on_record=on_record
+            )
+        from scarml.engine.ray.engine import RayEngine
+
+        return RayEngine(
             training,
             controller,
             folder,
-            n_threads=self._threads,
+            data=self._data if self._data_name is None else self._data_name,
+            url=self._url,
+            silence_s=self._silence_s,
             faults=self._faults,
             on_record=on_record,
+            cluster=self._ray_cluster,
+            address=self._ray_address,
         )
 
     # ------------------------------------------------------------------------------------------------------ the folder
@@ -317,7 +388,7 @@ class Job:
             self._engine.post(m.Superseded(cause))
 
     @contextmanager
-    def _signals(self, engine: InProcess) -> Iterator[None]:
+    def _signals(self, engine: Engine) -> Iterator[None]:
         """A first signal asks for a graceful stop; a second one of the same kind does what it always does."""
         if not self._handle_signals or threading.current_thread() is not threading.main_thread():
             yield

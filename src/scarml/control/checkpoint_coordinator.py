@@ -105,6 +105,8 @@ class CheckpointCoordinator:
         self._unit_attempts = 0
         self._next_save_id = 1
         self._save: _Save | None = None
+        self.saved_iterations = {t.name: np.zeros(t.n_blocks, np.int64) for t in layout.saved_tables}
+        """Per table the iteration of each block's durable value."""
         self._drift: dict[str, NDArray[np.float64]] = {}
         """Per table how far each block was from its saved value when that was last measured."""
         self._drift_at_iter = 0
@@ -222,6 +224,8 @@ class CheckpointCoordinator:
             return []
         save.writing.remove(event.node)
         save.stored_bytes += event.stored_bytes
+        for name, ids in save.parts[event.node].items():
+            self.saved_iterations[name][ids] = save.version.iteration
         if event.segment is not None:
             save.segments.append(event.segment)
         return self._progress(save)
@@ -341,6 +345,11 @@ class CheckpointCoordinator:
             save.writing.discard(node)
             save.size_bytes.pop(node, None)
         return self._progress(save)
+
+    def note_loaded(self, loaded: Mapping[str, tuple[Ids, NDArray[np.int64]]]) -> None:
+        """These blocks have been restored, with values of these iterations."""
+        for name, (ids, iterations) in loaded.items():
+            self.saved_iterations[name][ids] = iterations
 
     def forget_drift(self, lost: Mapping[str, Ids], iteration: int) -> dict[str, Any]:
         """What restoring these blocks perturbs, as far as it is known from when distances were last measured.

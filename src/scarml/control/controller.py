@@ -173,6 +173,7 @@ class Controller:
         if self.state is not State.INSTALLING or not self._installation.awaits(e.node, e.view):
             return []
         self.recovery.settle(e.node)
+        self.saves.note_loaded(e.loaded)
         actions = self._installation.on_installed(e)
         if not self._installation.is_complete:
             return actions

@@ -12,6 +12,7 @@ from typing import Any
 __all__ = ["RECORD_NAMES", "Record"]
 
 RECORD_NAMES = {
+    "nodes_starting": "processes for the nodes are being started: n_nodes",
     "run_started": "training begins or goes on: term, iteration, span of ages of what was restored",
     "view_changed": "membership: view, servers, workers",
     "iteration_committed": "x(iteration) is visible everywhere: iteration, commit, executed",

@@ -219,6 +219,7 @@ class ViewInstalled:
         oldest, newest: iterations of the loaded values; both None if nothing was loaded.
         sum_iterations: the iterations of all loaded values, added.
         damaged: sentences about stored copies that could not be used.
+        loaded: per table the blocks loaded, and the iterations of their values.
     """
 
     node: NodeId
@@ -229,6 +230,7 @@ class ViewInstalled:
     newest: int | None = None
     sum_iterations: int = 0
     damaged: tuple[str, ...] = ()
+    loaded: Mapping[str, tuple[Ids, NDArray[np.int64]]] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from scarml.control.checkpoint_coordinator import SaveStep
 from scarml.control.controller import Controller
 from scarml.control.history import Record
 from scarml.control.transitions import State
+from scarml.control.view import NodeId
 from scarml.core.block import Blocks
 from scarml.engine.cluster import Cluster
 from scarml.engine.fault_plan import FaultPlan
@@ -106,6 +107,10 @@ class InProcess:
     def write(self, task: Callable[[], None]) -> None:
         """Run a task beside training, one after the other."""
         self._scheduler.write("driver", task)
+
+    def place(self, name: NodeId) -> tuple[int | None, str | None]:
+        """Nodes have no processes of their own."""
+        return None, None
 
     def state(self) -> dict[str, Blocks]:
         """Per table all blocks, at a boundary or after the end."""

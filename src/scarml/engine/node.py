@@ -233,6 +233,7 @@ class BlockHolder:
             newest=int(iterations.max()) if len(iterations) else None,
             sum_iterations=int(iterations.sum()),
             damaged=tuple(text for _, _, _, damaged in loaded for text in damaged),
+            loaded={b.table.name: (b.ids, v.iteration) for b, v, _, _ in loaded if len(b)},
         )
 
     def _warm_up(self) -> None:

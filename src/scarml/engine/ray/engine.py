@@ -1,0 +1,138 @@
+"""The engine on Ray: runs one cluster of real processes to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from scarml.control import messages as m
+from scarml.control.controller import Controller
+from scarml.control.history import Record
+from scarml.control.view import NodeId
+from scarml.core.block import Blocks
+from scarml.engine.cluster import Cluster
+from scarml.engine.fault_plan import FaultPlan
+from scarml.engine.node import Training
+from scarml.engine.ray.connection import RayCluster
+from scarml.engine.ray.setup import Setup
+from scarml.engine.threads import ThreadScheduler
+from scarml.storage.run_folder import RunFolder
+
+__all__ = ["RayEngine"]
+
+
+class RayEngine:
+    """Runs one cluster to its end.
+
+    Args:
+        training: what is trained; the nodes get everything but the shards.
+        data: the name of a data set, which every worker reads for itself, or the data.
+        controller: decides.
+        folder: the run.
+        url: of the run folder, as every process can open it.
+        silence_s: of a node, after which it is lost.
+        faults: whose processes are killed, and when: for real.
+        on_record: gets every record, with the time.
+        cluster: a Ray that is used; else one is started or joined.
+        address: of a Ray to join.
+    """
+
+    def __init__(  # noqa: PLR0913 - keyword-only, from the one place that makes it
+        self,
+        training: Training,
+        controller: Controller,
+        folder: RunFolder,
+        *,
+        data: Any,
+        url: str,
+        silence_s: float,
+        faults: FaultPlan,
+        on_record: Callable[[Record], None],
+        cluster: RayCluster | None = None,
+        address: str | None = None,
+    ) -> None:
+        self._training = training
+        self._data = data
+        self._controller = controller
+        self._folder = folder
+        self._url = url
+        self._silence_s = silence_s
+        self._faults = faults
+        self._tell = on_record
+        self._ray = cluster or RayCluster(address)
+        self._is_shared = cluster is not None
+        self._scheduler = ThreadScheduler(1)
+        self._nodes: Any = None
+        self._state: dict[str, Blocks] = {}
+
+    def run(self, start: m.Start) -> m.Finish:
+        """Train until the controller says that it is over.
+
+        Raises:
+            ClusterError: there is no Ray, or no process of a node.
+            Whatever a model or a node raised.
+        """
+        with ExitStack() as stack:
+            stack.callback(self._scheduler.close)
+            view = self._controller.view
+            self._tell(Record("nodes_starting", {"n_nodes": len(view.nodes)}, self._scheduler.now_s()))
+            if not self._is_shared:
+                stack.callback(self._ray.close)
+            self._ray.open()
+            nodes = self._make_nodes(stack)
+            kinds: dict[NodeId, m.NodeKind] = {**dict.fromkeys(view.servers, "server")}
+            kinds |= dict.fromkeys(view.workers, "worker")
+            nodes.start_all(kinds)
+            cluster = Cluster(self._controller, nodes, lambda _: self._folder, self._scheduler, self._on_record)
+            cluster.handle(start)
+            while cluster.finished is None:
+                event = self._scheduler.events.get()
+                if isinstance(event, BaseException):
+                    raise event
+                cluster.handle(event)
+            self._scheduler.drain_writes()
+            if cluster.finished.outcome in ("converged", "max-iters", "stopped"):
+                self._state = nodes.state(self._controller.view, self._training.layout.tables)
+            return cluster.finished
+
+    def _make_nodes(self, stack: ExitStack) -> Any:
+        import ray
+
+        from scarml.engine.ray.remote_nodes import RemoteNodes
+
+        training = self._training
+        data = self._data if self._data is None or isinstance(self._data, str) else ray.put(self._data)
+        setup = Setup(
+            training.model, training.layout, training.seed, training.encodings, self._url, data, self._silence_s
+        )
+        self._nodes = RemoteNodes(self._ray, setup, self._scheduler.events.put, self._silence_s)
+        stack.callback(self._nodes.close)
+        return self._nodes
+
+    def post(self, event: m.Event) -> None:
+        """Bring an event to the controller, from any thread or a signal handler."""
+        self._scheduler.post(event)
+
+    def write(self, task: Callable[[], None]) -> None:
+        """Run a task beside training, one after the other."""
+        self._scheduler.write("driver", task)
+
+    def state(self) -> dict[str, Blocks]:
+        """Per table all blocks, after an end at a boundary."""
+        return self._state
+
+    def place(self, name: NodeId) -> tuple[int | None, str | None]:
+        """Number and host of the process of a node."""
+        return (None, None) if self._nodes is None else self._nodes.place(name)
+
+    def _on_record(self, record: Record) -> None:
+        extra: dict[str, Any] = {}
+        if record.name == "node_lost":
+            extra = {"simulated": False}
+            self._nodes.stop(record["node"])  # should it live after all
+        self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
+        if record.name == "iteration_committed":
+            for name in self._faults.due(record["iteration"], 0, self._controller.view):
+                self._nodes.kill(name)

@@ -1,0 +1,295 @@
+"""The nodes as the driver reaches them: each in a process of its own, which may die at any moment."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError, RayTaskError
+
+from scarml.control import messages as m
+from scarml.control.view import NodeId, View
+from scarml.core.block import Blocks, Table, concatenate
+from scarml.engine.ray.connection import RayCluster
+from scarml.engine.ray.setup import Setup
+from scarml.errors import ClusterError
+
+__all__ = ["RemoteNodes"]
+
+_log = logging.getLogger(__name__)
+
+START_S = 120.0
+"""A process that has not begun after so long is given up: the cluster has no room, or cannot import what it needs."""
+LOOK_S = 0.1
+END_S = 5.0
+
+
+@dataclass(slots=True)
+class _Member:
+    """One node, as far as the driver knows."""
+
+    process: Any
+    begins_by_s: float
+    begun: Any = None
+    """The pending answer of `begin`, until it comes."""
+    pid: int | None = None
+    host: str | None = None
+    n_sent: int = 0
+    acquainted: set[NodeId] = field(default_factory=set)
+    acknowledged: int = 0
+    polls_again_at_s: float | None = None
+
+
+class RemoteNodes:
+    """The `Nodes` of a cluster on Ray. One thread listens to all of them.
+
+    Args:
+        cluster: where processes come from.
+        setup: of the run.
+        post: brings an event, or an error of a node, to whoever runs the controller.
+        silence_s: ticks come often enough to notice a silence of this length.
+    """
+
+    def __init__(
+        self, cluster: RayCluster, setup: Setup, post: Callable[[m.Event | BaseException], None], silence_s: float
+    ) -> None:
+        self._cluster = cluster
+        self._setup = ray.put(setup)
+        self._post = post
+        self._tick_s = min(silence_s / 10, 1.0)
+        self._members: dict[NodeId, _Member] = {}
+        self._here = socket.gethostname()
+        self._mutex = threading.Lock()
+        self._is_over = threading.Event()
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="scarml-listener")
+
+    # ------------------------------------------------------------------------------------------------ life and death
+    def start_all(self, nodes: Mapping[NodeId, m.NodeKind]) -> None:
+        """Start the nodes of the first view, and wait for them.
+
+        Raises:
+            ClusterError: one of them cannot be started.
+            Exception: whatever the model raised, or reading the data.
+        """
+        for name, kind in nodes.items():
+            self._begin(name, kind)
+        begun = {member.begun: name for name, member in self._members.items()}
+        pending, deadline_s = list(begun), monotonic() + START_S
+        while pending:
+            ready, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_S)
+            for reference in ready:
+                self._has_begun(begun[reference], ray_get(reference))
+            if monotonic() > deadline_s:
+                names = ", ".join(begun[r] for r in pending)
+                raise ClusterError(
+                    f"{names} could not be started within {START_S:.0f} s. Is there room on the cluster (ray status)?"
+                )
+        self._listener.start()
+
+    def start(self, name: NodeId, kind: m.NodeKind) -> None:
+        """Start another one; the listener hears of it when it has begun."""
+        self._begin(name, kind)
+
+    def _begin(self, name: NodeId, kind: m.NodeKind) -> None:
+        process = self._cluster.acquire()
+        member = _Member(process, monotonic() + START_S)
+        member.begun = process.begin.remote(name, kind, self._setup)
+        with self._mutex:
+            self._members[name] = member
+
+    def _has_begun(self, name: NodeId, where: tuple[int, str]) -> None:
+        member = self._members[name]
+        member.begun, member.polls_again_at_s = None, 0.0
+        member.pid, member.host = where
+
+    def stop(self, name: NodeId) -> None:
+        """The process ends at once, whatever it is doing, also if it is stopped."""
+        with self._mutex:
+            member = self._members.pop(name, None)
+        if member is not None:
+            self._end(member)
+
+    def _end(self, member: _Member) -> None:
+        if member.pid is not None and member.host == self._here:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(member.pid, signal.SIGKILL)  # Ray takes seconds where the process has been stopped
+        with contextlib.suppress(RayError):
+            ray.kill(member.process)
+
+    def kill(self, name: NodeId) -> None:
+        """As a failure would: nobody is told."""
+        member = self._members.get(name)
+        if member is not None:
+            self._end(member)
+
+    def close(self) -> None:
+        """Nobody is needed any more; processes that are well may host other nodes."""
+        self._is_over.set()
+        if self._listener.is_alive():
+            self._listener.join()
+        ending = {member.process.end.remote(): member for member in self._members.values() if member.begun is None}
+        ended, _ = ray.wait(list(ending), num_returns=len(ending), timeout=END_S) if ending else ([], [])
+        for member in self._members.values():
+            if not any(ending[r] is member for r in ended if _is_well(r)):
+                self._end(member)
+            else:
+                self._cluster.release(member.process)
+        self._members = {}
+
+    def place(self, name: NodeId) -> tuple[int | None, str | None]:
+        """Number and host of the process of a node."""
+        member = self._members.get(name)
+        return (None, None) if member is None else (member.pid, member.host)
+
+    # --------------------------------------------------------------------------------------------------------- orders
+    def send(self, source: NodeId, name: NodeId, order: m.NodeOrder) -> None:
+        """Bring an order to a node, in order."""
+        member = self._members.get(name)
+        if member is None:
+            return
+        if isinstance(order, m.InstallView):
+            self._introduce(member, (*order.view.nodes, *order.fetch))
+        member.process.give.options(num_returns=0).remote("controller", member.n_sent, [order])
+        member.n_sent += 1
+
+    def _introduce(self, member: _Member, names: Iterable[NodeId]) -> None:
+        """A node must know the processes of the nodes that it is going to talk to."""
+        new = {n: self._members[n].process for n in names if n in self._members and n not in member.acquainted}
+        if new:
+            member.process.meet.options(num_returns=0).remote(new)
+            member.acquainted |= set(new)
+
+    def state(self, view: View, tables: Mapping[str, Table]) -> dict[str, Blocks]:
+        """Per table all blocks of the nodes of a view, brought here.
+
+        Raises:
+            RayActorError: a node has died meanwhile.
+        """
+        state = {}
+        for name, table in tables.items():
+            home = view.servers if table.home == "server" else view.workers
+            parts = ray.get([self._members[n].process.blocks.remote(name) for n in home])
+            state[name] = concatenate(table, [p for p in parts if p is not None])
+        return state
+
+    # ------------------------------------------------------------------------------------------------------ listening
+    def _listen(self) -> None:
+        polls: dict[Any, NodeId] = {}
+        ticks_at_s = 0.0
+        while not self._is_over.is_set():
+            now_s = monotonic()
+            if now_s >= ticks_at_s:
+                self._post(m.Tick(now_s))
+                ticks_at_s = now_s + self._tick_s
+            self._poll(polls, now_s)
+            with self._mutex:
+                beginning = {d.begun: name for name, d in self._members.items() if d.begun is not None}
+            pending = [*polls, *beginning]
+            if not pending:
+                self._is_over.wait(LOOK_S)
+                continue
+            ready, _ = ray.wait(pending, num_returns=1, timeout=min(LOOK_S, self._tick_s))
+            if ready:  # there may be more by now
+                ready, _ = ray.wait(pending, num_returns=len(pending), timeout=0)
+            for reference in ready:
+                if reference in polls:
+                    self._hear(polls.pop(reference), reference)
+                else:
+                    self._take_in(beginning[reference], reference)
+            self._give_up_late_ones(beginning.values())
+
+    def _poll(self, polls: dict[Any, NodeId], now_s: float) -> None:
+        """One call is pending at every node that has begun."""
+        with self._mutex:
+            members = dict(self._members)
+        for name, member in members.items():
+            if member.polls_again_at_s is not None and now_s >= member.polls_again_at_s:
+                member.polls_again_at_s = None
+                polls[member.process.poll.remote(member.acknowledged)] = name
+
+    def _hear(self, name: NodeId, reference: Any) -> None:
+        member = self._members.get(name)
+        if member is None:
+            return  # it was stopped
+        try:
+            events = ray.get(reference)
+        except ActorUnavailableError as e:  # it may live: if not, its silence will tell
+            _log.debug("%s cannot be reached: %s", name, e)
+            member.polls_again_at_s = monotonic() + LOOK_S
+            return
+        except RayActorError as e:
+            _log.debug("%s has died: %s", name, e)
+            self._post(m.NodeLost(name, _why_it_died(member, e)))
+            return
+        except RayTaskError as e:
+            self._post(e.cause if isinstance(e.cause, BaseException) else e)
+            return
+        member.polls_again_at_s = 0.0
+        self._post(m.Heartbeat(name, monotonic()))
+        for number, event in events:
+            if number > member.acknowledged:
+                member.acknowledged = number
+                self._post(event)
+
+    def _take_in(self, name: NodeId, reference: Any) -> None:
+        member = self._members.get(name)
+        if member is None or member.begun is None:
+            return
+        try:
+            self._has_begun(name, ray.get(reference))
+        except RayError as e:
+            member.begun = None
+            _log.debug("%s could not be started: %s", name, e)
+            self._post(m.NodeLost(name, f"it could not be started: {_last_line(e)}"))
+        else:
+            self._post(m.NodeJoined(name))
+
+    def _give_up_late_ones(self, beginning: Iterable[NodeId]) -> None:
+        for name in beginning:
+            member = self._members.get(name)
+            if member is not None and member.begun is not None and monotonic() > member.begins_by_s:
+                member.begun = None
+                self._post(m.NodeLost(name, f"it could not be started within {START_S:.0f} s"))
+
+
+def ray_get(reference: Any) -> Any:
+    """The value; an error as it was raised, not wrapped by Ray.
+
+    Raises:
+        ClusterError: the process has died.
+    """
+    try:
+        return ray.get(reference)
+    except RayTaskError as e:
+        raise (e.cause if isinstance(e.cause, BaseException) else e) from None
+    except RayActorError as e:
+        raise ClusterError(f"the process of a node could not be started: {_last_line(e)}") from None
+
+
+def _is_well(ended: Any) -> bool:
+    try:
+        ray.get(ended)
+    except RayError:
+        return False
+    return True
+
+
+def _why_it_died(member: _Member, error: RayActorError) -> str:
+    where = f"its process {member.pid} on {member.host}"
+    if isinstance(error, ActorDiedError) and "node was terminated" in str(error):
+        return f"{where} is gone with its machine"
+    return f"{where} has died"
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
