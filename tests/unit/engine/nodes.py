@@ -59,9 +59,11 @@ class Cast:
         """What one node takes over from another."""
         return self.nodes[holder].holder.hand_over(commit, ids) if holder in self.nodes else None
 
-    def compute(self, commit: int = 1, phase: int = 0, worker: str | None = None) -> list[Any]:
+    def compute(
+        self, commit: int = 1, phase: int = 0, worker: str | None = None, iteration: int | None = None
+    ) -> list[Any]:
         """All pushes of a phase, by shard in the order of workers; the workers have prepared."""
-        order = m.ComputePhase(self.view.number, commit, Context(SEED, commit, phase))
+        order = m.ComputePhase(self.view.number, commit, Context(SEED, iteration or commit, phase))
         pushes = []
         for name, node in self.workers.items():
             if worker in (None, name):
@@ -74,11 +76,11 @@ class Cast:
                         pushes += list(result.pushes)
         return pushes
 
-    def commit(self, commit: int = 1, phase: int = 0) -> list[Any]:
+    def commit(self, commit: int = 1, phase: int = 0, iteration: int | None = None) -> list[Any]:
         """Compute a phase and make it visible; the replies."""
-        for push in self.compute(commit, phase):
+        for push in self.compute(commit, phase, iteration=iteration):
             self.servers[push.node].handle(push.order)
-        order = m.CommitPhase(self.view.number, commit, Context(SEED, commit, phase))
+        order = m.CommitPhase(self.view.number, commit, Context(SEED, iteration or commit, phase))
         return [e for n in self.nodes.values() for e in replies(n.handle(order))]
 
 
