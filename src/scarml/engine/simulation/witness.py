@@ -189,12 +189,11 @@ class Follower:
             if self._expected[name].table.derived:
                 del self._expected[name]
                 continue
-            keep = [np.zeros(0, np.int64)]
+            keep = [np.setdiff1d(self._expected[name].ids, lost[name])]
             for node in self._nodes.live.values():
-                if name in node.holder.blocks:
-                    held = node.holder.blocks[name].ids
+                if name in node.holder.blocks:  # its new owner may have got it in a view that failed
                     owned = controller.view.blocks_of(node.name, layout, name)
-                    keep += [np.setdiff1d(held, lost[name]), np.intersect1d(held, owned)]
+                    keep.append(np.intersect1d(node.holder.blocks[name].ids, owned))
             ids = np.intersect1d(self._expected[name].ids, np.concatenate(keep))
             self._expected[name] = self._expected[name].take(ids)
 
