@@ -21,6 +21,7 @@ BENCHMARKS = (
     "mlr_iteration",
     "mf_iteration",
     "engine_overhead",
+    "ray_engine",
 )
 
 
