@@ -17,7 +17,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 ROOT = Path(__file__).resolve().parent.parent
 SEED_VARIABLE = "SCAR_TEST_SEED"
 CI_MAX_EXAMPLES = 200
-FAST_MAX_EXAMPLES = 25
+FAST_MAX_EXAMPLES = 15
 
 
 def pytest_configure(config: pytest.Config) -> None:

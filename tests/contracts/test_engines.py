@@ -107,8 +107,8 @@ def test_a_lost_worker_of_lda_gets_its_documents_back_and_counts_are_conserved(l
 
 
 def test_three_hundred_servers_for_fewer_partitions() -> None:
-    settings: dict[str, Any] = {"data": "mnist-10k", "seed": SEED, "shards": 4, "stop": scar.Stop(max_iters=3)}
-    model = scar.MLR(batch_size=2000)
+    model, data = tiny_problem("mlr")
+    settings: dict[str, Any] = {"data": data, "seed": SEED, "shards": 4, "stop": scar.Stop(max_iters=3)}
     many = scar.Job(model, servers=300, workers=2, checkpoint=scar.Checkpoint("round", "1/2", 2), **settings).run()
     one = scar.Job(model, servers=1, workers=1, checkpoint=OFTEN, **settings).run()
     assert many.digest == one.digest

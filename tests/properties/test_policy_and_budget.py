@@ -87,7 +87,7 @@ def test_random_is_uniform() -> None:
     table = Table("a", 20, (Field("value"),))
     selector = SaveSelector(Checkpoint("random", "1/4", 4), [table], seed=0)
     count = np.zeros(20)
-    n_saves = 4000
+    n_saves = 1000
     for _ in range(n_saves):
         selector.earn()
         ids = selector.select()["a"]

@@ -120,7 +120,7 @@ def n_operations() -> tuple[int, int]:
     return len(counted.log), first
 
 
-@pytest.mark.parametrize(("n_seeds", "every"), [(1, 23), pytest.param(2, 2, marks=pytest.mark.ci)])
+@pytest.mark.parametrize(("n_seeds", "every"), [(1, 41), pytest.param(2, 2, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("power", ["lost", "kept", "lost after the next compaction"])
 def test_nothing_reported_is_lost(base_seed: int, n_seeds: int, every: int, power: str) -> None:
     whole, first = n_operations()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import tracemalloc
 from contextlib import suppress
+from functools import cache
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.properties.test_store_segments import JSON, _places
+from tests.properties.test_store_segments import JSON, _places, after_header, flips_in
 from tests.unit.storage.test_segment import with_checksum
 from tests.unit.storage.test_segment_encodings import (
     DENSE,
@@ -35,9 +36,13 @@ from scarml.storage.segment_rows import read_blocks, read_extra, read_stored_ind
 W, DOCS = noisy(DENSE, [1, 5, 30]), noisy(RAGGED, [0, 1, 3, 11])
 NAMES = {"W": DENSE_NAMES, "docs": RAGGED_NAMES}
 SEGMENT = Segment(1, 1, 1, "server-0", 1, False, {"W": W, "docs": DOCS}, NAMES, EXTRA)
-DATA = b"".join(encode_segment(SEGMENT))
-N_HEADER = int.from_bytes(DATA[:8], "little")
 INNER = ("segment", "tables", "extra")
+
+
+@cache
+def whole() -> bytes:
+    """The segment as it is stored. Made when a test asks: collecting tests must not wait for kernels to be compiled."""
+    return b"".join(encode_segment(SEGMENT))
 
 
 def read_everything(data: bytes) -> None:
@@ -55,9 +60,9 @@ def read_everything(data: bytes) -> None:
         assert (is_bad | same).all()
 
 
-@given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+@given(flips_in(whole))
 def test_flipped_bytes(flips):
-    data = bytearray(DATA)
+    data = bytearray(whole())
     for at, mask in flips:
         data[at] ^= mask
     with suppress(DamagedError):
@@ -71,7 +76,7 @@ NAMES_OF = st.sampled_from(["plain", "float32", "bfloat16", "int8", "packed-1", 
 @given(st.data())
 def test_forged_headers_with_a_right_checksum(data):
     """Any one value of the header is replaced by any other: only errors with words, in memory that fits the file."""
-    header = json.loads(DATA[8 : 8 + N_HEADER])
+    header = json.loads(whole()[8 : after_header(whole())])
     for key in INNER:
         header["__metadata__"][key] = json.loads(header["__metadata__"][key])
     container, key = data.draw(st.sampled_from(list(_places(header))))
@@ -85,7 +90,7 @@ def test_forged_headers_with_a_right_checksum(data):
     tracemalloc.start()
     try:
         with suppress(DamagedError, ModelError, NotFoundError):  # a right checksum over another table: it says which
-            forged_reading(len(text).to_bytes(8, "little") + text + DATA[8 + N_HEADER :])
+            forged_reading(len(text).to_bytes(8, "little") + text + whole()[after_header(whole()) :])
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
@@ -103,7 +108,9 @@ def forged_reading(data: bytes) -> None:
         read_blocks(store, SEGMENT.name, blocks.table, blocks.ids)
 
 
+@cache
 def compacted() -> tuple[str, bytes]:
+    """Name and bytes of a segment that was merged from others."""
     run = RunFolder.create(MemoryStore(), {})
     term = run.claim_term("new")
     for commit in (1, 2):
@@ -115,14 +122,11 @@ def compacted() -> tuple[str, bytes]:
     return step.written, run.store.get(step.written)
 
 
-COMPACTED_NAME, COMPACTED = compacted()
-N_COMPACTED_HEADER = int.from_bytes(COMPACTED[:8], "little")
-
-
 def read_compacted(data: bytes) -> None:
+    name, _ = compacted()
     store = MemoryStore()
-    store.put(COMPACTED_NAME, [data])
-    reader = SegmentReader(store, lambda: [SegmentId.parse(COMPACTED_NAME)])
+    store.put(name, [data])
+    reader = SegmentReader(store, lambda: [SegmentId.parse(name)])
     reader.newest_version()
     reader.newest_extra()
     for table in (DENSE, RAGGED):
@@ -131,13 +135,13 @@ def read_compacted(data: bytes) -> None:
         assert got.found.sum() <= 4
     run = RunFolder.create(store, {})
     compactor = Compactor(run, run.claim_term("new"), Limits(slack_bytes=-(1 << 30)))
-    assert store.get(COMPACTED_NAME) == data
-    assert compactor.step() is None or COMPACTED_NAME not in store.list()
+    assert store.get(name) == data
+    assert compactor.step() is None or name not in store.list()
 
 
-@given(st.lists(st.tuples(st.integers(0, len(COMPACTED) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+@given(flips_in(lambda: compacted()[1]))
 def test_flipped_bytes_of_a_compacted_segment(flips):
-    data = bytearray(COMPACTED)
+    data = bytearray(compacted()[1])
     for at, mask in flips:
         data[at] ^= mask
     read_compacted(bytes(data))
@@ -145,7 +149,8 @@ def test_flipped_bytes_of_a_compacted_segment(flips):
 
 @given(st.data())
 def test_forged_headers_of_a_compacted_segment(data):
-    header = json.loads(COMPACTED[8 : 8 + N_COMPACTED_HEADER])
+    _, unforged = compacted()
+    header = json.loads(unforged[8 : after_header(unforged)])
     for key in INNER:
         header["__metadata__"][key] = json.loads(header["__metadata__"][key])
     container, key = data.draw(st.sampled_from(list(_places(header))))
@@ -159,7 +164,7 @@ def test_forged_headers_of_a_compacted_segment(data):
     tracemalloc.start()
     try:
         with suppress(DamagedError, ModelError):
-            read_compacted(len(text).to_bytes(8, "little") + text + COMPACTED[8 + N_COMPACTED_HEADER :])
+            read_compacted(len(text).to_bytes(8, "little") + text + unforged[after_header(unforged) :])
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
@@ -178,12 +183,12 @@ def test_a_number_of_blocks_that_no_memory_holds_is_not_believed_by_the_compacto
 
 
 def test_a_dense_packed_shape_that_no_number_holds_is_refused():
-    header = json.loads(DATA[8 : 8 + N_HEADER])
+    header = json.loads(whole()[8 : after_header(whole())])
     tables = json.loads(header["__metadata__"]["tables"])
     tables[0]["fields"][4]["shape"] = [2**61, 2**61, 2**61]
     header["__metadata__"]["tables"] = json.dumps(tables)
     text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
     store = MemoryStore()
-    store.put(SEGMENT.name, [len(text).to_bytes(8, "little") + text + DATA[8 + N_HEADER :]])
+    store.put(SEGMENT.name, [len(text).to_bytes(8, "little") + text + whole()[after_header(whole()) :]])
     with pytest.raises(DamagedError, match="has shape"):
         read_header(store, SEGMENT.name)

@@ -86,13 +86,15 @@ def check(disk: SimulatedDisk, reported: Reported) -> None:
     assert len(run.read_events()) >= reported.events
 
 
-@pytest.mark.parametrize("n_seeds", [1, pytest.param(50, marks=pytest.mark.ci)])
-def test_what_was_reported_before_a_power_loss_at_any_operation_is_there_after(base_seed: int, n_seeds: int) -> None:
+@pytest.mark.parametrize(("n_seeds", "every"), [(1, 3), pytest.param(50, 1, marks=pytest.mark.ci)])
+def test_what_was_reported_before_a_power_loss_at_any_operation_is_there_after(
+    base_seed: int, n_seeds: int, every: int
+) -> None:
     counted = SimulatedDisk(np.random.default_rng(0))
     live(LocalStore("runs/a", counted, token="first"), Reported())
     n_operations = len(counted.log)
     assert n_operations > 80
-    for n in range(1, n_operations + 2):
+    for n in {*range(1, n_operations + 2, every), n_operations + 1}:
         for seed in range(n_seeds):
             disk = SimulatedDisk(np.random.default_rng([base_seed, n, seed]))
             reported = Reported()
@@ -106,10 +108,11 @@ def test_what_was_reported_before_a_power_loss_at_any_operation_is_there_after(b
             check(disk, reported)
 
 
-def test_what_was_reported_before_a_kill_at_any_operation_is_there_after(base_seed: int) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.ci)])
+def test_what_was_reported_before_a_kill_at_any_operation_is_there_after(base_seed: int, every: int) -> None:
     counted = SimulatedDisk(np.random.default_rng(0))
     live(LocalStore("runs/a", counted, token="first"), Reported())
-    for n in range(1, len(counted.log) + 1):
+    for n in range(1, len(counted.log) + 1, every):
         disk = SimulatedDisk(np.random.default_rng([base_seed, n]))
         reported = Reported()
         disk.crash_at_op(n)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 import numpy as np
 from hypothesis import given
@@ -19,8 +21,23 @@ from scarml.storage.segment_rows import read_blocks
 
 W, DOCS = filled(WIDE, [1, 5, 30]), filled(RAGGED, [0, 1, 3, 11])
 SEGMENT = segment(W, DOCS)
-DATA = b"".join(encode_segment(SEGMENT))
-N_HEADER = int.from_bytes(DATA[:8], "little")
+
+
+@cache
+def whole() -> bytes:
+    """The segment as it is stored. Made when a test asks: collecting tests must not wait for kernels to be compiled."""
+    return b"".join(encode_segment(SEGMENT))
+
+
+def after_header(data: bytes) -> int:
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def flips_in(data: Callable[[], bytes]) -> st.SearchStrategy[list[tuple[int, int]]]:
+    """Places in these bytes, and what to flip there."""
+    return st.deferred(
+        lambda: st.lists(st.tuples(st.integers(0, len(data()) - 1), st.integers(1, 255)), min_size=1, max_size=4)
+    )
 
 
 def read_everything(data: bytes) -> None:
@@ -49,17 +66,20 @@ def test_random_bytes_after_a_right_length(data):
     check(len(data).to_bytes(8, "little") + data)
 
 
-@given(st.lists(st.tuples(st.integers(0, len(DATA) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+@given(flips_in(whole))
 def test_flipped_bytes(flips):
-    data = bytearray(DATA)
+    data = bytearray(whole())
     for at, mask in flips:
         data[at] ^= mask
     check(bytes(data))
 
 
-@given(st.integers(0, len(DATA)), st.integers(0, len(DATA)), st.binary(max_size=40))
+PLACES = st.deferred(lambda: st.integers(0, len(whole())))
+
+
+@given(PLACES, PLACES, st.binary(max_size=40))
 def test_cut_out_and_pasted_bytes(a, b, new):
-    check(DATA[: min(a, b)] + new + DATA[max(a, b) :])
+    check(whole()[: min(a, b)] + new + whole()[max(a, b) :])
 
 
 JSON = st.recursive(
@@ -72,7 +92,7 @@ JSON = st.recursive(
 @given(st.data())
 def test_forged_headers_with_a_right_checksum(data):
     """Any one value of the header is replaced by any other: only errors with words, and no tensor outside the file."""
-    header = json.loads(DATA[8 : 8 + N_HEADER])
+    header = json.loads(whole()[8 : after_header(whole())])
     for key in ("segment", "tables"):
         header["__metadata__"][key] = json.loads(header["__metadata__"][key])
     places = list(_places(header))
@@ -85,11 +105,11 @@ def test_forged_headers_with_a_right_checksum(data):
             header["__metadata__"][key] = json.dumps(header["__metadata__"][key])
     text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
     try:
-        parsed = parse_header(SEGMENT.name, text, 8 + len(text) + len(DATA) - 8 - N_HEADER)
+        parsed = parse_header(SEGMENT.name, text, 8 + len(text) + len(whole()) - after_header(whole()))
     except DamagedError:
         return
     with suppress(DamagedError, ModelError, NotFoundError):  # a right checksum over another table: it says which
-        read_everything(len(text).to_bytes(8, "little") + text + DATA[8 + N_HEADER :])
+        read_everything(len(text).to_bytes(8, "little") + text + whole()[after_header(whole()) :])
     for table in parsed.tables.values():
         for f in table.fields:
             assert f.tensor.size_bytes == np.dtype(f.tensor.dtype).itemsize * int(np.prod(f.tensor.shape))

@@ -59,29 +59,26 @@ def test_packages_say_what_they_are_for(name: str) -> None:
     assert (_import(name).__doc__ or "").strip(), f"{name} needs a docstring"
 
 
-def test_import_scarml_loads_nothing_heavy() -> None:
-    loaded = _loaded_by("import scarml")
-    assert not loaded & SLOW_TO_LOAD, f"`import scarml` loads {sorted(loaded & SLOW_TO_LOAD)}"
-
-
-def test_packages_load_heavy_libraries_on_demand() -> None:
+def test_heavy_libraries_are_loaded_on_demand() -> None:
     # Each of these may be used by somebody who has no picture to draw and no terminal to write to.
     names = ("control", "data", "engine", "experiments", "job", "models", "storage", "testing")
-    loaded = _loaded_by("; ".join(f"import scarml.{name}" for name in names)) & ON_DEMAND
-    assert not loaded, f"importing SCAR's packages loads {sorted(loaded)}"
+    scarml_alone, public_names, packages = _loaded_after(
+        "import scarml",
+        "[getattr(scarml, name) for name in scarml.__all__]",
+        "; ".join(f"import scarml.{name}" for name in names),
+    )
+    assert not scarml_alone & SLOW_TO_LOAD, f"`import scarml` loads {sorted(scarml_alone & SLOW_TO_LOAD)}"
+    assert not public_names & ON_DEMAND, f"SCAR's public names load {sorted(public_names & ON_DEMAND)}"
+    assert not packages & ON_DEMAND, f"importing SCAR's packages loads {sorted(packages & ON_DEMAND)}"
 
 
-def test_every_public_name_can_be_had_without_torch_ray_and_matplotlib() -> None:
-    loaded = _loaded_by("import scarml; [getattr(scarml, name) for name in scarml.__all__]")
-    assert not loaded & ON_DEMAND
-
-
-def _loaded_by(statement: str) -> set[str]:
-    """Top-level packages that a fresh interpreter has loaded after ``statement``."""
-    code = f"{statement}\nimport json, sys; print(json.dumps(sorted({{m.partition('.')[0] for m in sys.modules}})))"
+def _loaded_after(*statements: str) -> list[set[str]]:
+    """Top-level packages that one fresh interpreter has loaded after each of the statements."""
+    say = "import json, sys; print(json.dumps(sorted({m.partition('.')[0] for m in sys.modules})))"
+    code = "\n".join(f"{statement}\n{say}" for statement in statements)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout))
+    return [set(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def _import(name: str) -> ModuleType:

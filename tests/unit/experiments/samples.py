@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from scarml.experiments.problem import Problem, Trainer
+from scarml.experiments.trajectory import Trajectory, record
 from scarml.testing.tiny_problems import tiny_problem
 
-__all__ = ["SEED", "SHARDS", "trainer_of"]
+__all__ = ["SEED", "SHARDS", "recorded", "trainer_of"]
 
 SEED, SHARDS = 3, 4
 
@@ -20,3 +23,10 @@ def trainer_of(name: str, n_iters: int) -> Trainer:
         losses.append(trainer.loss_sum())
     lowest, second = sorted(losses)[:2]
     return Trainer(Problem(model, data, (lowest + second) / 2, SEED, SHARDS))
+
+
+@lru_cache
+def recorded(name: str, n_iters: int) -> tuple[Trainer, Trajectory]:
+    """Such a trainer and its trajectory, made once: nobody may change either."""
+    trainer = trainer_of(name, n_iters)
+    return trainer, record(trainer)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.experiments.samples import SEED, SHARDS, trainer_of
+from tests.unit.experiments.samples import SEED, SHARDS, recorded
 
 import scarml as scar
 from scarml.checkpoint.selection import Checkpoint
@@ -17,7 +17,6 @@ from scarml.core.block import Ids
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
 from scarml.experiments.replay import replay
-from scarml.experiments.trajectory import Trajectory, record
 from scarml.experiments.trial import recover, train_to_criterion
 
 SERVERS, WORKERS = 4, 2
@@ -29,18 +28,18 @@ CHECKPOINTS = {
     "full, partial": Checkpoint("full", Fraction(1), 4),
     "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
 }
-MOMENTS = [
-    (9, 1),
-    (12, 0),
-    (12, 1),
-    *(pytest.param(at, lag, marks=pytest.mark.ci) for at, lag in ((9, 0), (2, 0), (2, 1))),
-]
+MOMENTS = [(9, 1), (12, 0), (12, 1), (9, 0), (2, 0), (2, 1)]
+N_FAST = 3  # moments of the fast tier, in turn: each way to save is tried with both models, at another moment each
 
 
-@lru_cache
-def recorded(name: str, n_iters: int) -> tuple[Trainer, Trajectory]:
-    trainer = trainer_of(name, n_iters)
-    return trainer, record(trainer)
+def cases() -> list[Any]:
+    """All models, ways to save and moments; those that are not in turn are for CI."""
+    found = []
+    for turn, (settings, name) in enumerate(product(CHECKPOINTS, ["mlr", "mf"])):
+        for i, (at, lag) in enumerate(MOMENTS):
+            in_turn = i == (turn + turn // N_FAST) % N_FAST
+            found.append(pytest.param(name, settings, at, lag, marks=() if in_turn else pytest.mark.ci))
+    return found
 
 
 def lost_with(trainer: Trainer, victims: list[str]) -> dict[str, Ids]:
@@ -71,9 +70,7 @@ def run_with_kill(trainer: Trainer, checkpoint: Checkpoint, kill: str) -> Any:
     ).run()
 
 
-@pytest.mark.parametrize(("at", "lag"), MOMENTS)
-@pytest.mark.parametrize("settings", CHECKPOINTS)
-@pytest.mark.parametrize("name", ["mlr", "mf"])
+@pytest.mark.parametrize(("name", "settings", "at", "lag"), cases())
 def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str, at: int, lag: int) -> None:
     (trainer, trajectory), checkpoint = recorded(name, 20), CHECKPOINTS[settings]
     result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")

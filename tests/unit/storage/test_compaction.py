@@ -332,7 +332,7 @@ class Interrupted(MemoryStore):
         super().delete(name)
 
 
-@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("every", [13, pytest.param(1, marks=pytest.mark.ci)])
 @pytest.mark.parametrize("base", ["parent", "last unit", "older unit"])
 def test_a_superseded_compactor_never_deletes_what_the_new_term_needs(base, every):
     """Another process takes over, and perhaps rolls back, at every single operation of the old one's compaction."""
@@ -429,9 +429,10 @@ def test_damaged_extra_state_is_not_copied(caplog):
 
 
 # ------------------------------------------------------------------------------------------------- forms and encodings
-def test_random_histories_of_every_encoding(base_seed):
+@pytest.mark.parametrize("n_histories", [2, pytest.param(20, marks=pytest.mark.ci)])
+def test_random_histories_of_every_encoding(base_seed, n_histories):
     rng = np.random.default_rng(base_seed)
-    for _ in range(5):
+    for _ in range(n_histories):
         run = new_run()
         term = run.claim_term("new")
         state: dict[str, Blocks] = {}
@@ -471,7 +472,7 @@ TINY = Table("W", 4, (Field("value"),))
 @pytest.mark.parametrize(
     ("table", "names", "n_saves", "share"),
     [
-        (TINY, {}, 120, 0.5),
+        (TINY, {}, 60, 0.5),
         pytest.param(
             Table("W", 20_000, (Field("value", "float32", (64,)),)), {"value": "int8"}, 60, 1 / 8, marks=pytest.mark.ci
         ),
