@@ -106,8 +106,9 @@ def test_a_lost_worker_of_lda_gets_its_documents_back_and_counts_are_conserved(l
     assert [r["lost_blocks"] > 0 for r in result.recoveries] == [True, False], "servers hold derived tables only"
 
 
-def test_three_hundred_servers_for_fewer_partitions() -> None:
-    model, data = tiny_problem("mlr")
+@pytest.mark.parametrize("full_size", [False, pytest.param(True, marks=pytest.mark.ci)])
+def test_three_hundred_servers_for_fewer_partitions(full_size: bool) -> None:
+    model, data = (scar.MLR(batch_size=2000), "mnist-10k") if full_size else tiny_problem("mlr")
     settings: dict[str, Any] = {"data": data, "seed": SEED, "shards": 4, "stop": scar.Stop(max_iters=3)}
     many = scar.Job(model, servers=300, workers=2, checkpoint=scar.Checkpoint("round", "1/2", 2), **settings).run()
     one = scar.Job(model, servers=1, workers=1, checkpoint=OFTEN, **settings).run()
