@@ -16,17 +16,9 @@ from scarml.core.block import Array, Blocks, Field, Ids, Table
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.norm import l2_distance
 from scarml.core.rng import block_integers, stream
+from scarml.data.corpus import Corpus
 
-__all__ = ["Documents", "PlainLDA"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Documents:
-    """Documents as word numbers, one after the other: ``words``, int64, and the ``lengths`` of the documents."""
-
-    words: Ids
-    lengths: Ids
-    n_words: int
+__all__ = ["PlainLDA"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +52,7 @@ class PlainLDA(Model):
     doc_topic_prior: float = 1.0
     topic_word_prior: float = 1.0
 
-    def tables(self, data: Documents) -> Sequence[Table]:
+    def tables(self, data: Corpus) -> Sequence[Table]:
         """``assignments``, and the derived counts."""
         counts = (Field("value", "int32", (self.n_components,)),)
         topics = (Field("value", "uint8", ragged=True),)
@@ -70,7 +62,7 @@ class PlainLDA(Model):
             Table("topic_totals", 1, counts, derived=True),
         ]
 
-    def shards(self, data: Documents, n_shards: int) -> Sequence[Shard]:
+    def shards(self, data: Corpus, n_shards: int) -> Sequence[Shard]:
         """A random choice of the documents each."""
         order = stream(0, "documents to shards").permutation(len(data.lengths))
         starts = np.cumsum(data.lengths) - data.lengths
