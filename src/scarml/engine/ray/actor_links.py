@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError
+from ray.exceptions import ObjectLostError, RayActorError, RayError
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId
@@ -22,7 +22,7 @@ FLUSH_BYTES = 1 << 20
 MOST_UNFOLDED_BYTES = 64 << 20
 """A worker does not begin another shard while so much of what it has pushed is waiting at one server to be folded."""
 LOOK_S = 0.25
-_UNREACHABLE = (RayActorError, ObjectLostError, GetTimeoutError)
+_UNREACHABLE = (RayActorError, ObjectLostError)
 
 
 class _Outbox:
@@ -42,17 +42,21 @@ class ActorLinks:
     """The `Links` and the `Peers` of a node in a process of its own.
 
     Args:
+        job: what the node is part of.
         name: of the node.
         post: brings an event to the driver.
+        is_over: whether the node has ended.
     """
 
     node: Node
 
-    def __init__(self, name: NodeId, post: Callable[[m.Event], None]) -> None:
+    def __init__(self, job: str, name: NodeId, post: Callable[[m.Event], None], is_over: Callable[[], bool]) -> None:
         self.newest_view = 0
         """The newest view that the controller has told of; it may not be installed yet."""
+        self._job = job
         self._name = name
         self._post = post
+        self._is_over = is_over
         self._processes: dict[NodeId, Any] = {}
         self._outboxes: dict[NodeId, _Outbox] = {}
         self._sent: list[tuple[NodeId, Any]] = []
@@ -92,22 +96,31 @@ class ActorLinks:
         box = self._outboxes[node]
         pushes, box.waiting, box.waiting_bytes = box.waiting, [], 0
         if pushes:
-            sent = self._processes[node].give.remote(self._name, box.n_sent, pushes)
+            sent = self._processes[node].give.remote(self._job, self._name, box.n_sent, pushes)
             box.n_sent += len(pushes)
-            self._sent.append((node, sent))
-        self._check_what_was_sent()
+            with self._mutex:
+                self._sent.append((node, sent))
+        self.check_what_was_sent()
 
-    def _check_what_was_sent(self) -> None:
-        """A push that did not arrive must not hold training up for ever: the server is as good as lost."""
-        pending = [reference for _, reference in self._sent]
-        arrived = set(ray.wait(pending, num_returns=len(pending), timeout=0)[0]) if pending else set()
-        for node, reference in self._sent:
-            if reference in arrived:
-                try:
-                    ray.get(reference)
-                except RayActorError as e:
-                    self._post(m.NodeLost(node, f"{self._name} cannot reach it: {type(e).__name__}"))
-        self._sent = [(n, r) for n, r in self._sent if r not in arrived]
+    def check_what_was_sent(self) -> None:
+        """A push that did not arrive must not hold training up for ever: the server is as good as lost.
+
+        Any thread may ask.
+        """
+        with self._mutex:
+            pending = [reference for _, reference in self._sent]
+            arrived = set(ray.wait(pending, num_returns=len(pending), timeout=0)[0]) if pending else set()
+            answers = [(n, r) for n, r in self._sent if r in arrived]
+            self._sent = [(n, r) for n, r in self._sent if r not in arrived]
+        for node, reference in answers:
+            try:
+                ray.get(reference)
+            except RayError as e:
+                self._accuse(node, e)
+
+    def _accuse(self, node: NodeId, error: RayError) -> None:
+        """Whoever cannot be reached is as good as lost: nobody else would notice, and all would wait for ever."""
+        self._post(m.NodeLost(node, f"{self._name} cannot reach it: {type(error).__name__}"))
 
     def folded(self, commit: int) -> None:
         """Who pushes asks for it."""
@@ -118,8 +131,11 @@ class ActorLinks:
         is_wanted = partial(self.node.holder.obeys, view)
         if not self._wait_for_folding((view, commit + 1), is_wanted):
             return None
-        calls = {server: self._processes[server].read.remote(view, commit, dict(t)) for server, t in wanted.items()}
-        got = self._all(calls, is_wanted)
+        calls = {
+            server: self._processes[server].read.remote(self._job, view, commit, dict(t))
+            for server, t in wanted.items()
+        }
+        got = self._all(calls, is_wanted, list(calls))
         if got is None or None in got.values():
             return None
         references = {
@@ -128,7 +144,7 @@ class ActorLinks:
             for name, value in tables.items()
             if isinstance(value, list)
         }
-        large = self._all(references, is_wanted)
+        large = self._all(references, is_wanted, [server for server, _ in references])
         if large is None:
             return None
         return {
@@ -139,30 +155,45 @@ class ActorLinks:
     def hand_over(self, holder: NodeId, commit: int, ids: Mapping[str, Ids]) -> Handed | None:
         """Given up when the controller tells of another view: the holder may be lost."""
         view = self.newest_view
-        call = self._processes[holder].hand_over.remote(commit, dict(ids))
-        got = self._all({holder: call}, lambda: self.newest_view == view)
+        if holder not in self._processes:
+            return None  # it was gone when this node was told of the view
+        call = self._processes[holder].hand_over.remote(self._job, commit, dict(ids))
+        got = self._all({holder: call}, lambda: self.newest_view == view, [holder])
         return None if got is None else got[holder]
 
-    def _all(self, references: Mapping[Any, Any], is_wanted: Callable[[], bool]) -> dict[Any, Any] | None:
-        """The values of all references; None if one cannot be had, or they are not wanted any more."""
+    def _all(
+        self, references: Mapping[Any, Any], is_wanted: Callable[[], bool], nodes: list[NodeId]
+    ) -> dict[Any, Any] | None:
+        """The values of all references; None if one cannot be had, or they are not wanted any more.
+
+        Args:
+            references: by key.
+            is_wanted: asked again and again.
+            nodes: of every reference the node that it comes from.
+        """
         pending = list(references.values())
         while pending:
             _, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_S)
-            if pending and not is_wanted():
+            if pending and (self._is_over() or not is_wanted()):
                 return None
-        try:
-            return dict(zip(references, ray.get(list(references.values())), strict=True))
-        except _UNREACHABLE:
-            return None
+        values = {}
+        for (key, reference), node in zip(references.items(), nodes, strict=True):
+            try:
+                values[key] = ray.get(reference)
+            except _UNREACHABLE as e:
+                self._accuse(node, e)
+                return None
+        return values
 
     def _wait_for_folding(self, phase: tuple[int, int], is_wanted: Callable[[], bool]) -> bool:
         """Until no server has too much of this worker's updates waiting. Returns whether work is still wanted."""
         for node, box in list(self._outboxes.items()):
             while box.phase == phase and sum(box.unfolded.values()) > MOST_UNFOLDED_BYTES:
-                got = self._all({node: self._processes[node].n_folded.remote(phase[1])}, is_wanted)
-                if got is None or not is_wanted():
+                got = self._all({node: self._processes[node].n_folded.remote(self._job, phase[1])}, is_wanted, [node])
+                if got is None or got[node] is None or not is_wanted():
                     return False
                 with self._mutex:
-                    box.unfolded = {shard: size for shard, size in box.unfolded.items() if shard >= got[node]}
+                    if box.phase == phase:
+                        box.unfolded = {shard: size for shard, size in box.unfolded.items() if shard >= got[node]}
                 threading.Event().wait(0.005)
         return True

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import importlib.util
 import logging
 import os
 import shutil
 import signal
+import socket
 import tempfile
 import threading
+from pathlib import Path
+from time import time
 from types import TracebackType
 from typing import Any
 
 from scarml.errors import ClusterError, UsageError
 
-__all__ = ["RayCluster"]
+__all__ = ["RayCluster", "require_ray"]
 
 _log = logging.getLogger(__name__)
 
@@ -24,6 +29,10 @@ QUIET = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
+_NO_RAY = (
+    "the engine ray needs Ray, which is not installed; install it with: pip install 'scarml[ray]' (in a checkout: "
+    "pip install -e '.[ray]')"
+)
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -31,6 +40,13 @@ ONE_THREAD = {
     "NUMBA_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "passive",  # else the threads of one process spin on the cores of the others
 }
+
+
+PREFIX = "scar-ray-"
+CONNECT_S = 5.0
+ANSWER_S = 1.0
+SWEEP_AFTER_S = 60.0
+"""What belonged to a Ray whose driver was killed takes some time to end."""
 
 
 class RayCluster:
@@ -51,8 +67,10 @@ class RayCluster:
     """
 
     def __init__(self, address: str | None = None) -> None:
-        self._address = address or os.environ.get("RAY_ADDRESS") or None
+        wanted = address or os.environ.get("RAY_ADDRESS") or "local"
+        self._address = None if wanted == "local" else wanted
         self._folder: str | None = None
+        self._lock: int | None = None
         self._is_ours = False
         self._is_open = False
         self._idle: list[Any] = []
@@ -77,17 +95,22 @@ class RayCluster:
             return
         ray = _import_ray()
         if not ray.is_initialized():  # else the user's own program has a Ray already: it is used, and left as it is
-            with _signal_handlers_kept():
-                self._connect(ray)
             self._is_ours = True
+            try:
+                with _signal_handlers_kept():
+                    self._connect(ray)
+            except BaseException:
+                self._shut_down()
+                raise
         self._is_open = True
 
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self._address is not None:
             try:
+                _see_that_somebody_listens(self._address)
                 ray.init(address=self._address, namespace="scarml", **options)
-            except (ConnectionError, ValueError, RuntimeError) as e:
+            except (OSError, ValueError, RuntimeError, ImportError) as e:
                 raise ClusterError(
                     f"there is no Ray at {self._address}: {_first_line(e)}. Start one with: ray start --head; or leave "
                     "RAY_ADDRESS and --ray-address away to start one here"
@@ -95,7 +118,9 @@ class RayCluster:
             return
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # it listens on this machine only; else a token file is made
         os.environ.update({k: v for k, v in ONE_THREAD.items() if k not in os.environ})
-        self._folder = tempfile.mkdtemp(prefix="scar-ray-")  # short: it holds Unix sockets
+        _sweep()
+        self._folder = tempfile.mkdtemp(prefix=PREFIX)  # short: it holds Unix sockets
+        self._lock = _locked(self._folder)
         ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
 
     def close(self) -> None:
@@ -104,9 +129,16 @@ class RayCluster:
             return
         import ray
 
-        for process in self._idle:
-            ray.kill(process)
-        self._idle, self._is_open = [], False
+        idle, self._idle, self._is_open = self._idle, [], False
+        if ray.is_initialized():  # the user's own may have been ended meanwhile
+            for process in idle:
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.kill(process)
+        self._shut_down()
+
+    def _shut_down(self) -> None:
+        import ray
+
         if self._is_ours:
             with _signal_handlers_kept():
                 ray.shutdown()
@@ -114,13 +146,24 @@ class RayCluster:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     # ------------------------------------------------------------------------------------------------------ processes
     def acquire(self) -> Any:
         """The handle of a process that hosts no node: one that has become free, or a new one."""
-        if self._idle:
-            return self._idle.pop()
         import ray
+
+        while self._idle:
+            process = self._idle.pop()
+            try:
+                ray.get(process.end.remote(), timeout=ANSWER_S)
+            except ray.exceptions.RayError:  # it has died since, or hangs
+                with contextlib.suppress(ray.exceptions.RayError):
+                    ray.kill(process)
+            else:
+                return process
 
         from scarml.engine.ray.process import NodeProcess
 
@@ -133,12 +176,22 @@ class RayCluster:
         self._idle.append(process)
 
 
+def require_ray() -> None:
+    """See that Ray is there, without importing it, which takes a while.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise UsageError(_NO_RAY)
+
+
 def _import_ray() -> Any:
     os.environ.update({k: v for k, v in QUIET.items() if k not in os.environ})
     try:
         import ray
     except ImportError:
-        raise UsageError("the engine ray needs Ray: pip install 'scarml[ray]'") from None
+        raise UsageError(_NO_RAY) from None
     with contextlib.suppress(AttributeError):  # where it had been imported before, the environment comes too late
         ray._private.worker._worker_logs_enabled = False
     return ray
@@ -154,8 +207,41 @@ def _signal_handlers_kept() -> Any:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if before is not None:  # else it is one of another language's, and cannot be put back
+            signal.signal(signal.SIGTERM, before)
+
+
+def _see_that_somebody_listens(address: str) -> None:
+    """Ray would try for a minute and a half, and then end this process.
+
+    Raises:
+        OSError: nobody does.
+    """
+    host, _, port = address.rpartition(":")
+    if host and "/" not in address and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+
+
+def _locked(folder: str | Path) -> int | None:
+    """A lock on a folder, as long as this process lives; None if another process has it."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        return None
+    return lock
+
+
+def _sweep() -> None:
+    """Remove the folders of processes that were killed."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's; or somebody else was faster
+            if time() - folder.stat().st_mtime > SWEEP_AFTER_S and (lock := _locked(folder)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
 
 
 def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    """Of what Ray says, without its full stop."""
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

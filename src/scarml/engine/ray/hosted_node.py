@@ -35,21 +35,24 @@ __all__ = ["HostedNode"]
 BY_REFERENCE_BYTES = 100_000
 """From here on Ray passes a value through shared memory; it is put there once for all who read it."""
 POLL_S = 0.25
+LONGEST_WAY_S = 10.0
 
 
 class HostedNode:
     """One node in this process.
 
     Args:
+        job: what it is part of.
         name, kind: of the node.
         setup: of the run.
     """
 
-    def __init__(self, name: NodeId, kind: m.NodeKind, setup: Setup) -> None:
+    def __init__(self, job: str, name: NodeId, kind: m.NodeKind, setup: Setup) -> None:
         threadpool_limits(1)
         self._name = name
+        self._closed = threading.Event()
         self._scheduler = ThreadScheduler(1, n_writers=1)
-        self.links = ActorLinks(name, self._scheduler.post)
+        self.links = ActorLinks(job, name, self._scheduler.post, self._closed.is_set)
         data = ray.get(setup.data) if isinstance(setup.data, ray.ObjectRef) else setup.data
         training = Training(
             setup.model,
@@ -71,9 +74,11 @@ class HostedNode:
         self._received: dict[NodeId, int] = {}
         self._unacknowledged: list[tuple[int, Any]] = []
         self._n_events = 0
+        self._n_orders_due = 0
+        """So many the driver had sent at the time of some poll, and had not all been received."""
+        self._due_since_s = monotonic()
         self._put: tuple[tuple[int, int], dict[str, Any]] = ((0, 0), {})
         self._putting = threading.Lock()
-        self._closed = threading.Event()
         threading.Thread(target=self._watch_the_lease, daemon=True, name="scarml-lease").start()
 
     def close(self) -> None:
@@ -108,10 +113,12 @@ class HostedNode:
                 self.links.newest_view = order.view.number
             self._scheduler.deliver(source, self._name, lambda order=order: self._host.give(order))  # type: ignore[misc]
 
-    def poll(self, acknowledged: int) -> list[tuple[int, Any]]:
+    def poll(self, acknowledged: int, n_orders: int) -> list[tuple[int, Any]]:
         """See `scarml.engine.ray.process.NodeProcess.poll`."""
         self._end_if_lease_is_over()
         self._host.lease.renew()
+        self._end_if_orders_are_missing(n_orders)
+        self.links.check_what_was_sent()
         self._unacknowledged = [(n, e) for n, e in self._unacknowledged if n > acknowledged]
         if not self._unacknowledged:
             try:
@@ -121,6 +128,13 @@ class HostedNode:
             except Empty:
                 pass
         return self._unacknowledged
+
+    def _end_if_orders_are_missing(self, n_orders: int) -> None:
+        """Orders and polls come by separate ways. An order that is still not here after a lease will never be."""
+        if self._received.get("controller", 0) >= self._n_orders_due:
+            self._n_orders_due, self._due_since_s = n_orders, monotonic()
+        elif monotonic() - self._due_since_s > (self._host.lease.length_s or LONGEST_WAY_S):
+            os._exit(1)
 
     def _take(self, event: m.Event | BaseException) -> None:
         self._n_events += 1

@@ -37,7 +37,8 @@ class NodeProcess:
     """Hosts one node at a time.
 
     Orders of one sender arrive in the order in which they were sent; should one be missing, the process ends itself,
-    since nothing that it does from then on could be trusted.
+    since nothing that it does from then on could be trusted. Every call names the job that it is about: one that comes
+    late, from an earlier job, is neither obeyed nor answered.
 
     Args:
         driver_host: Ray's id of the machine that the driver is on.
@@ -46,6 +47,7 @@ class NodeProcess:
     """
 
     def __init__(self, driver_host: str, driver_pid: int, environment: Mapping[str, str]) -> None:
+        self._job = ""
         self._hosted: HostedNode | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)  # before the imports, which take a while
         os.environ.update(environment)
@@ -55,28 +57,34 @@ class NodeProcess:
 
     def _on_sigterm(self, number: int, frame: Any) -> None:
         """A notice that this process is about to be ended: what it holds is handed over, as far as there is time."""
-        if self._hosted is None:
+        hosted = self._hosted
+        if hosted is None:
             os._exit(128 + number)
-        self._hosted.ask_to_leave("its process got SIGTERM")
+        hosted.ask_to_leave("its process got SIGTERM")
 
     # --------------------------------------------------------------------------------------------------------- orders
     @ray.method(concurrency_group="orders")
-    def begin(self, name: str, kind: str, setup: Any) -> tuple[int, str]:
+    def begin(self, job: str, name: str, kind: str, setup: Any) -> tuple[int, str]:
         """Host a node from now on. Returns this process's number and host."""
         from scarml.engine.ray.hosted_node import HostedNode
 
-        self._hosted = HostedNode(name, kind, setup)  # type: ignore[arg-type]
+        self._hosted = HostedNode(job, name, kind, setup)  # type: ignore[arg-type]
+        self._job = job
         return os.getpid(), socket.gethostname()
 
     @ray.method(concurrency_group="orders")
-    def meet(self, peers: Mapping[str, Any]) -> None:
+    def meet(self, job: str, peers: Mapping[str, Any]) -> None:
         """Get to know the processes of other nodes."""
-        self._node.links.meet(peers)
+        node = self._node(job)
+        if node is not None:
+            node.links.meet(peers)
 
     @ray.method(concurrency_group="orders")
-    def give(self, source: str, number: int, orders: list[Any]) -> None:
+    def give(self, job: str, source: str, number: int, orders: list[Any]) -> None:
         """Orders for the node, all that follow those with the numbers before. They are carried out later."""
-        self._node.give(source, number, orders)
+        node = self._node(job)
+        if node is not None:
+            node.give(source, number, orders)
 
     @ray.method(concurrency_group="orders")
     def end(self) -> None:
@@ -87,39 +95,45 @@ class NodeProcess:
 
     # ------------------------------------------------------------------------------------------------------- the poll
     @ray.method(concurrency_group="poll")
-    def poll(self, acknowledged: int) -> list[tuple[int, Any]]:
+    def poll(self, job: str, acknowledged: int, n_orders: int) -> list[tuple[int, Any]]:
         """Events for the controller, numbered, of which the driver has those up to ``acknowledged``.
+
+        It has sent ``n_orders`` orders.
 
         Waits a moment if there is none. The driver always has one such call pending: it is at once how events come to
         it, a sign of life in both directions, and how it learns within milliseconds that this process has died.
         """
-        return self._node.poll(acknowledged)
+        node = self._node(job)
+        return [] if node is None else node.poll(acknowledged, n_orders)
 
     # ------------------------------------------------------------------------------------------------------ data path
     @ray.method(concurrency_group="data")
-    def read(self, view: int, commit: int, wanted: Mapping[str, Any]) -> Any:
+    def read(self, job: str, view: int, commit: int, wanted: Mapping[str, Any]) -> Any:
         """See `scarml.engine.ray.hosted_node.HostedNode.read`."""
-        return self._node.read(view, commit, wanted)
+        node = self._node(job)
+        return None if node is None else node.read(view, commit, wanted)
 
     @ray.method(concurrency_group="data")
-    def hand_over(self, commit: int, ids: Mapping[str, Any]) -> Any:
+    def hand_over(self, job: str, commit: int, ids: Mapping[str, Any]) -> Any:
         """See `scarml.engine.node.BlockHolder.hand_over`."""
-        return self._node.hand_over(commit, ids)
+        node = self._node(job)
+        return None if node is None else node.hand_over(commit, ids)
 
     @ray.method(concurrency_group="data")
-    def n_folded(self, commit: int) -> int:
+    def n_folded(self, job: str, commit: int) -> int | None:
         """Of a server: how many shards of a phase it has folded."""
-        return self._node.n_folded(commit)
+        node = self._node(job)
+        return None if node is None else node.n_folded(commit)
 
     @ray.method(concurrency_group="data")
-    def blocks(self, table: str) -> Any:
+    def blocks(self, job: str, table: str) -> Any:
         """All blocks of a table that the node holds."""
-        return self._node.blocks(table)
+        node = self._node(job)
+        return None if node is None else node.blocks(table)
 
-    @property
-    def _node(self) -> HostedNode:
-        assert self._hosted is not None
-        return self._hosted
+    def _node(self, job: str) -> HostedNode | None:
+        hosted = self._hosted
+        return hosted if job == self._job else None
 
 
 def _die_with_the_parent() -> None:

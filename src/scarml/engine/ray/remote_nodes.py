@@ -8,13 +8,14 @@ import os
 import signal
 import socket
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
@@ -46,6 +47,7 @@ class _Member:
     n_sent: int = 0
     acquainted: set[NodeId] = field(default_factory=set)
     acknowledged: int = 0
+    heard_s: float = 0.0
     polls_again_at_s: float | None = None
 
 
@@ -63,8 +65,10 @@ class RemoteNodes:
         self, cluster: RayCluster, setup: Setup, post: Callable[[m.Event | BaseException], None], silence_s: float
     ) -> None:
         self._cluster = cluster
+        self._job = uuid.uuid4().hex
         self._setup = ray.put(setup)
         self._post = post
+        self._silence_s = silence_s
         self._tick_s = min(silence_s / 10, 1.0)
         self._members: dict[NodeId, _Member] = {}
         self._here = socket.gethostname()
@@ -102,14 +106,14 @@ class RemoteNodes:
     def _begin(self, name: NodeId, kind: m.NodeKind) -> None:
         process = self._cluster.acquire()
         member = _Member(process, monotonic() + START_S)
-        member.begun = process.begin.remote(name, kind, self._setup)
+        member.begun = process.begin.remote(self._job, name, kind, self._setup)
         with self._mutex:
             self._members[name] = member
 
     def _has_begun(self, name: NodeId, where: tuple[int, str]) -> None:
         member = self._members[name]
-        member.begun, member.polls_again_at_s = None, 0.0
         member.pid, member.host = where
+        member.heard_s, member.begun, member.polls_again_at_s = monotonic(), None, 0.0
 
     def stop(self, name: NodeId) -> None:
         """The process ends at once, whatever it is doing, also if it is stopped."""
@@ -136,14 +140,14 @@ class RemoteNodes:
         self._is_over.set()
         if self._listener.is_alive():
             self._listener.join()
-        ending = {member.process.end.remote(): member for member in self._members.values() if member.begun is None}
-        ended, _ = ray.wait(list(ending), num_returns=len(ending), timeout=END_S) if ending else ([], [])
-        for member in self._members.values():
-            if not any(ending[r] is member for r in ended if _is_well(r)):
-                self._end(member)
-            else:
+        members, self._members = self._members, {}
+        ending = {name: d.process.end.remote() for name, d in members.items() if d.begun is None and d.pid is not None}
+        ended = set(ray.wait([*ending.values()], num_returns=len(ending), timeout=END_S)[0]) if ending else set()
+        for name, member in members.items():
+            if name in ending and ending[name] in ended and _is_well(ending[name]):
                 self._cluster.release(member.process)
-        self._members = {}
+            else:
+                self._end(member)
 
     def place(self, name: NodeId) -> tuple[int | None, str | None]:
         """Number and host of the process of a node."""
@@ -158,31 +162,48 @@ class RemoteNodes:
             return
         if isinstance(order, m.InstallView):
             self._introduce(member, (*order.view.nodes, *order.fetch))
-        member.process.give.options(num_returns=0).remote("controller", member.n_sent, [order])
+        member.process.give.options(num_returns=0).remote(self._job, "controller", member.n_sent, [order])
         member.n_sent += 1
 
     def _introduce(self, member: _Member, names: Iterable[NodeId]) -> None:
         """A node must know the processes of the nodes that it is going to talk to."""
         new = {n: self._members[n].process for n in names if n in self._members and n not in member.acquainted}
         if new:
-            member.process.meet.options(num_returns=0).remote(new)
+            member.process.meet.options(num_returns=0).remote(self._job, new)
             member.acquainted |= set(new)
 
     def state(self, view: View, tables: Mapping[str, Table]) -> dict[str, Blocks]:
-        """Per table all blocks of the nodes of a view, brought here.
-
-        Raises:
-            RayActorError: a node has died meanwhile.
-        """
+        """Per table all blocks of the nodes of a view, brought here; none at all if a node is lost meanwhile."""
         state = {}
         for name, table in tables.items():
             home = view.servers if table.home == "server" else view.workers
-            parts = ray.get([self._members[n].process.blocks.remote(name) for n in home])
+            parts = [self._blocks_of(node, name) for node in home]
+            if any(p is None for p in parts):
+                return {}
             state[name] = concatenate(table, [p for p in parts if p is not None])
         return state
 
+    def _blocks_of(self, name: NodeId, table: str) -> Blocks | None:
+        member = self._members[name]
+        answer = member.process.blocks.remote(self._job, table)
+        while not ray.wait([answer], timeout=LOOK_S)[0]:
+            if monotonic() - member.heard_s > self._silence_s:
+                return None
+        try:
+            blocks: Blocks | None = ray.get(answer)
+        except RayError as e:
+            _log.debug("%s cannot be read: %s", name, e)
+            return None
+        return blocks
+
     # ------------------------------------------------------------------------------------------------------ listening
     def _listen(self) -> None:
+        try:
+            self._listen_until_over()
+        except BaseException as e:  # noqa: BLE001 - brought to the thread that waits for events, which raises it
+            self._post(e)
+
+    def _listen_until_over(self) -> None:
         polls: dict[Any, NodeId] = {}
         ticks_at_s = 0.0
         while not self._is_over.is_set():
@@ -214,7 +235,7 @@ class RemoteNodes:
         for name, member in members.items():
             if member.polls_again_at_s is not None and now_s >= member.polls_again_at_s:
                 member.polls_again_at_s = None
-                polls[member.process.poll.remote(member.acknowledged)] = name
+                polls[member.process.poll.remote(self._job, member.acknowledged, member.n_sent)] = name
 
     def _hear(self, name: NodeId, reference: Any) -> None:
         member = self._members.get(name)
@@ -222,19 +243,19 @@ class RemoteNodes:
             return  # it was stopped
         try:
             events = ray.get(reference)
-        except ActorUnavailableError as e:  # it may live: if not, its silence will tell
-            _log.debug("%s cannot be reached: %s", name, e)
-            member.polls_again_at_s = monotonic() + LOOK_S
-            return
-        except RayActorError as e:
+        except ActorDiedError as e:
             _log.debug("%s has died: %s", name, e)
             self._post(m.NodeLost(name, _why_it_died(member, e)))
             return
         except RayTaskError as e:
             self._post(e.cause if isinstance(e.cause, BaseException) else e)
             return
-        member.polls_again_at_s = 0.0
-        self._post(m.Heartbeat(name, monotonic()))
+        except RayError as e:  # it may live: if not, its silence will tell
+            _log.debug("%s cannot be reached: %s", name, e)
+            member.polls_again_at_s = monotonic() + LOOK_S
+            return
+        member.polls_again_at_s, member.heard_s = 0.0, monotonic()
+        self._post(m.Heartbeat(name, member.heard_s))
         for number, event in events:
             if number > member.acknowledged:
                 member.acknowledged = number
