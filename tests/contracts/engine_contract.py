@@ -21,6 +21,7 @@ import pytest
 from safetensors.numpy import load
 
 import scarml as scar
+from scarml.control import messages as m
 from scarml.core.model import Computed, Context, Model
 from scarml.core.sequential import Sequential, digest
 from scarml.engine.fault_plan import Kill
@@ -71,6 +72,8 @@ class EngineContract:
 
     some_spreads: ClassVar = [(1, 1, 1), (5, 4, 2), (2, 3, 2)]
     all_spreads: ClassVar = list(product((1, 2, 5), (1, 3, 4), (1, 2)))
+    enough_iters: ClassVar[int] = 9
+    """Until a node that was asked for at x(1) has started and has taken its part, and some more."""
 
     def job(self, problem: Problem, **settings: Any) -> scar.Job:
         """A job on this engine."""
@@ -81,6 +84,24 @@ class EngineContract:
         defaults = {"seed": SEED, "shards": SHARDS, "stop": scar.Stop(max_iters=N_ITERS)}
         whole = tiny_problem(problem) if isinstance(problem, str) else problem
         return self.job(whole, **{**defaults, **settings}).run()
+
+    def run_with(
+        self, problem: str, asked_for: dict[int, list[m.Event]], **settings: Any
+    ) -> tuple[Result, list[scar.Record]]:
+        """Run a job to its end, with events brought to it as soon as there is x(iteration); its records as well."""
+        waiting = dict(asked_for)
+        records: list[scar.Record] = []
+
+        def on_event(record: scar.Record) -> None:
+            records.append(record)
+            if record.name == "iteration_committed":
+                for event in waiting.pop(record["iteration"], ()):
+                    assert job._engine is not None
+                    job._engine.post(event)
+
+        defaults = {"seed": SEED, "shards": SHARDS, "stop": scar.Stop(max_iters=self.enough_iters)}
+        job = self.job(tiny_problem(problem), on_event=on_event, **{**defaults, **settings})
+        return job.run(), records
 
     # ------------------------------------------------------------------------------ the same results on any cluster
     @pytest.mark.usefixtures("single_threaded_blas")
@@ -186,6 +207,90 @@ class EngineContract:
         assert (again.outcome, again.iteration) == ("max-iters", N_ITERS)
         assert again.resumed_from is not None
 
+    # -------------------------------------------------------------------------------------- nodes that come and go
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("way", ["priority", "full, full recovery"])
+    @pytest.mark.parametrize("problem", ["mlr", "mf", "lda", "adam"])
+    def test_nodes_that_come_and_go_do_not_change_the_result(self, problem: str, way: str) -> None:
+        asked_for: dict[int, list[m.Event]] = {
+            1: [m.ScaleRequested(servers=4, workers=3), m.DrainRequested("worker-0", "asked to")],
+            2: [m.DrainRequested("server-0", "asked to")],
+            4: [m.ScaleRequested(servers=2, workers=1)],
+        }
+        result, records = self.run_with(problem, asked_for, servers=3, workers=2, checkpoint=WAYS_TO_SAVE[way])
+        assert result.digest == reference(problem, self.enough_iters)
+        assert (result.outcome, result.saved, result.iterations) == ("max-iters", True, self.enough_iters)
+        assert (result.failures, result.recoveries) == ([], [])
+        joined, left = ({r["node"] for r in of(records, f"node_{what}")} for what in ("joined", "left"))
+        assert joined >= {"server-3", "worker-2"}
+        assert left >= {"server-0", "worker-0"}
+        view = of(records, "view_changed")[-1]
+        assert (len(view["servers"]), len(view["workers"])) == (2, 1)
+        started, completed = of(records, "handover_started"), of(records, "handover_completed")
+        assert [r["moving_blocks"] for r in started] == [r["moved_blocks"] for r in completed]
+        assert {n for r in started for n in r["joining"]} <= joined
+        assert {n for r in started for n in r["leaving"]} <= left
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("node", ["server-1", "worker-1"])
+    def test_a_drained_node_perturbs_nothing(self, node: str) -> None:
+        result, records = self.run_with("lda", {2: [m.DrainRequested(node, "asked to")]}, servers=2, workers=2)
+        assert result.digest == reference("lda", self.enough_iters)
+        assert [r["node"] for r in of(records, "node_left")] == [node]
+        assert [r["kind"] for r in of(records, "recovery_completed")] == ["start"]
+        (started,), (completed,) = of(records, "handover_started"), of(records, "handover_completed")
+        assert (started["leaving"], started["joining"]) == ([node], [])
+        assert completed["moved_blocks"] == started["moving_blocks"]
+        assert (started["moving_blocks"] > 0) == (node == "worker-1"), "servers hold derived tables only"
+        assert node not in of(records, "view_changed")[-1].fields[f"{node.split('-')[0]}s"]
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    def test_what_cannot_be_done_is_refused_and_changes_nothing(self) -> None:
+        asked_for: dict[int, list[m.Event]] = {
+            1: [m.ScaleRequested(servers=0), m.DrainRequested("server-7", "asked to")],
+            2: [m.DrainRequested("server-0", "asked to"), m.DrainRequested("worker-0", "asked to")],
+        }
+        result, records = self.run_with("mlr", asked_for, servers=1, workers=1)
+        assert result.digest == reference("mlr", self.enough_iters)
+        assert [(r["request"], r["reason"]) for r in of(records, "request_refused")] == [
+            ("scale", "0 servers are too few; expected at least 1"),
+            ("drain server-7", "there is no node server-7; there are server-0, worker-0"),
+            ("drain server-0", "server-0 is the last server; add another one first, or stop the run"),
+            ("drain worker-0", "worker-0 is the last worker; add another one first, or stop the run"),
+        ]
+        assert of(records, "handover_started") == []
+
+    @pytest.mark.parametrize("way", ["priority", "round", "full, partial recovery", "full, full recovery"])
+    @pytest.mark.parametrize("problem", ["mf", "lda"])
+    def test_losses_beside_nodes_that_come_and_go_are_recovered_from(self, problem: str, way: str) -> None:
+        asked_for: dict[int, list[m.Event]] = {
+            1: [m.ScaleRequested(servers=5, workers=4)],
+            2: [m.DrainRequested("server-1", "asked to")],
+            3: [m.ScaleRequested(servers=3, workers=2)],
+        }
+        kills = [Kill.parse("servers:1@2"), Kill.parse("workers:1@3"), Kill.parse("servers:1@5")]
+        result, records = self.run_with(
+            problem, asked_for, servers=4, workers=3, checkpoint=WAYS_TO_SAVE[way], kills=kills
+        )
+        assert (result.outcome, result.saved, result.iteration) == ("max-iters", True, self.enough_iters)
+        assert len(result.failures) == 3
+        assert of(records, "node_joined")
+        view = of(records, "view_changed")[-1]
+        there = {*view["servers"], *view["workers"]}
+        assert there.isdisjoint(r["node"] for name in ("node_lost", "node_left") for r in of(records, name))
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("kill", ["servers:1/2@2", "servers:2@2", "workers:2@2"])
+    def test_lost_nodes_are_replaced_even_if_they_are_the_last(self, kill: str) -> None:
+        every = scar.Checkpoint("full", 1, 1)
+        kills = [Kill.parse(kill)]
+        result, records = self.run_with("mf", {}, servers=2, workers=2, checkpoint=every, kills=kills, replace=True)
+        assert result.digest == reference("mf", self.enough_iters), "everything had been saved"
+        lost, joined = ([r["node"] for r in of(records, f"node_{what}")] for what in ("lost", "joined"))
+        assert len(joined) == len(lost) > 0
+        view = of(records, "view_changed")[-1]
+        assert (len(view["servers"]), len(view["workers"])) == (2, 2)
+
     # ------------------------------------------------------------------------------------------------ values of numbers
     def test_a_block_that_is_not_finite_is_never_saved_over_a_finite_one(self) -> None:
         records: list[scar.Record] = []
@@ -196,6 +301,11 @@ class EngineContract:
         assert not result.saved
         for name in store.list("segments/"):
             assert np.isfinite(read_values(store, name)).all()
+
+
+def of(records: list[scar.Record], name: str) -> list[scar.Record]:
+    """The records of that name."""
+    return [r for r in records if r.name == name]
 
 
 def read_values(store: Any, name: str) -> np.ndarray:

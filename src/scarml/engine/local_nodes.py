@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from threading import Lock
 
+import numpy as np
+
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.block import Blocks, Ids, concatenate
@@ -86,11 +88,19 @@ class LocalNodes:
         return self._hosts[name]
 
     def state(self, view: View) -> dict[str, Blocks]:
-        """Per table all blocks that the live nodes of a view hold."""
+        """Per table all blocks of the live nodes.
+
+        Some may still be at nodes that are not in the view: one that has been decided, and that nobody obeys yet.
+        """
+        there = [n.holder.blocks for name, n in self.live.items() if name in view.nodes]
+        others = [n.holder.blocks for name, n in self.live.items() if name not in view.nodes]
         whole: dict[str, Blocks] = {}
-        there = [node for name, node in self.live.items() if name in view.nodes]
         for name, table in self.training.layout.tables.items():
-            whole[name] = concatenate(table, [n.holder.blocks[name] for n in there if name in n.holder.blocks])
+            held = whole[name] = concatenate(table, [blocks[name] for blocks in there if name in blocks])
+            if len(held) < table.n_blocks:
+                missing = np.setdiff1d(table.all_ids, held.ids)
+                more = [blocks[name] for blocks in others if name in blocks]
+                whole[name] = concatenate(table, [held, *(b.take(np.intersect1d(b.ids, missing)) for b in more)])
         return whole
 
     # --------------------------------------------------------------------------------------------------------- orders
@@ -121,7 +131,8 @@ class LocalNodes:
     def folded(self, commit: int) -> None:
         """The shards that all servers have folded."""
         with self._folding:  # so that the last word is the newest: else shards could wait for ever
-            servers = [n for n in self.live.values() if isinstance(n, Server)]
+            # One that waits to join is sent nothing yet: it must not hold the others up.
+            servers = [n for n in self.live.values() if isinstance(n, Server) and n.holder.view is not None]
             self._scheduler.folded(commit, min((s.n_folded for s in servers), default=0))
 
     # ------------------------------------------------------------------------------------------------------ data path
