@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -65,8 +66,9 @@ def _check_tensor(name: str, key: str, entry: Any, first: int) -> Tensor:
     expect(is_described, name, f"tensor {key!r} has an unknown dtype or a shape or offsets that are no numbers")
     expect(len(offsets) == 2 and len(shape) <= _MAX_DIMENSIONS, name, f"tensor {key!r} has a wrong number of offsets")
     size = np.dtype(_DTYPES[dtype]).itemsize
-    for n in shape:
-        size *= n
+    span = math.prod(n for n in shape if n)  # NumPy refuses an array of none, if its other dimensions are too large
+    expect(size * span < _MAX_NUMBER, name, f"tensor {key!r} has dimensions {shape}, too large for an array")
+    size *= math.prod(shape)
     begin, end = offsets
     expect(end - begin == size, name, f"tensor {key!r} has {end - begin} bytes; expected {size} for its shape")
     return Tensor(_DTYPES[dtype], tuple(shape), first + begin, size)
