@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SOURCES := src tests scripts benchmarks examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-ci test-lowest check format bench figures clean
+.PHONY: help setup demo demo-kill test test-ci test-lowest check format bench figures clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -26,6 +26,12 @@ $(STAMP): pyproject.toml
 
 demo: setup ## train on real data, lose half of the servers, go on
 	@$(BIN)/scarml demo
+
+demo-kill: setup ## the same with real processes, two of which get kill -9; you may kill one too (needs Ray, installed here)
+	@$(BIN)/python -c 'import ray' 2>/dev/null || \
+	    { echo "Installing Ray into $(VENV) (once) ..." >&2; \
+	      $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input -e '.[ray]'; }
+	@$(BIN)/scarml demo-kill $(ARGS)
 
 test: setup ## the fast tests (a minute or two)
 	$(PYTEST) -q -n 2 $(ARGS)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scarml.core.model import Update as Update
     from scarml.core.sequential import Sequential as Sequential
     from scarml.engine.fault_plan import Kill as Kill
+    from scarml.engine.ray.connection import RayCluster as RayCluster
     from scarml.errors import ScarError as ScarError
     from scarml.job import Job as Job
     from scarml.models.mf import MF as MF
@@ -55,6 +56,7 @@ _HOME_OF = {
     "MLR": "models.mlr",
     "Model": "core.model",
     "QP": "models.qp",
+    "RayCluster": "engine.ray.connection",
     "Record": "control.history",
     "Result": "result",
     "RunningCheckpoint": "running_checkpoint.running_checkpoint",

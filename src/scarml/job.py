@@ -153,6 +153,7 @@ class Job:
         if self._is_on_ray and any(k.lag for k in kills):
             raise UsageError("--kill …/lag1 is possible where losses are simulated only: with --engine inprocess")
         self._ray_cluster = None if isinstance(engine, str) else engine
+        self._joined_cluster: RayCluster | None = None
         self._ray_address = ray_address
         self._replace = replace
         self._silence_s = silence_s
@@ -208,6 +209,7 @@ class Job:
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
             if self._is_on_ray:
+                self._join_ray(stack)
                 self._url = self._reachable_url(stack)
             folder, is_new = self._open_folder(layout)
             stack.enter_context(folder.owned(on_lost=self._give_up))
@@ -236,7 +238,8 @@ class Job:
             if control is not None:
                 control.close(f"{finish.outcome}: {finish.reason}")
             at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
-            result.end(finish, digest(engine.state()) if at_boundary else None)
+            state = engine.state() if at_boundary else {}
+            result.end(finish, digest(state) if state else None)
             return result
 
     def _live_control(self, folder: RunFolder, term: int, engine: Engine) -> LiveControl | None:
@@ -265,6 +268,15 @@ class Job:
             f"--engine ray has a process for every node, and they cannot all reach {self._where}; "
             "expected a folder or s3://bucket/prefix"
         )
+
+    def _join_ray(self, stack: ExitStack) -> None:
+        """A Ray elsewhere is joined before anything is made: if it is not there, there is nothing to undo."""
+        from scarml.engine.ray.connection import RayCluster, require_ray
+
+        require_ray()
+        self._joined_cluster = self._ray_cluster
+        if self._ray_cluster is None and not (elsewhere := RayCluster(self._ray_address)).is_local:
+            self._joined_cluster = stack.enter_context(elsewhere)
 
     def _in_background(self, task: Callable[[], None]) -> None:
         if self._engine is not None:
@@ -304,7 +316,7 @@ class Job:
             silence_s=self._silence_s,
             faults=self._faults,
             on_record=on_record,
-            cluster=self._ray_cluster,
+            cluster=self._joined_cluster,
             address=self._ray_address,
         )
 

@@ -40,7 +40,7 @@ def demo(
 
     Compares partial with full recovery; ends with a table and a picture. No data needs to be downloaded.
     """
-    from scarml.cli.demo_kill import play_kill
+    from scarml.cli.demo_killed_driver import play_kill
     from scarml.cli.demo_result import Folder, as_table, to_json
     from scarml.cli.demo_runs import AT_ITER, STORIES, criterion, play
     from scarml.cli.demo_show import Show

@@ -32,8 +32,9 @@ class Show:
 
     def __init__(self, quiet: bool) -> None:
         self._quiet = quiet
-        self._on_terminal = not quiet and is_terminal()
-        self._pace = Pace(SECONDS_AN_ITERATION if self._on_terminal else 0.0, follow_store=True)
+        self.on_terminal = not quiet and is_terminal()
+        """Whether somebody watches."""
+        self._pace = Pace(SECONDS_AN_ITERATION if self.on_terminal else 0.0, follow_store=True)
 
     def say(self, text: str) -> None:
         """Lines on stderr."""
@@ -50,7 +51,7 @@ class Show:
     def pace(self, record: Record) -> None:
         """Wait for a slow disk; on a terminal also a moment so that this can be seen."""
         self._pace.take_in(record)
-        if self._on_terminal and record.fields.get("kind") != "start":
+        if self.on_terminal and record.fields.get("kind") != "start":
             time.sleep(SECONDS_AT.get(record.name, 0.0))
 
     @property
@@ -61,7 +62,7 @@ class Show:
     def _progress(self, status: RunStatus) -> Progress:
         if self._quiet:
             return Silence(status)
-        if self._on_terminal:
+        if self.on_terminal:
             from scarml.cli.live_view import LiveView
 
             return LiveView(status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from rich.console import Console, RenderableType
@@ -20,6 +21,7 @@ __all__ = ["LiveView", "render"]
 SPARKLINE_WIDTH = 32
 REFRESHES_A_SECOND = 8
 MOST_NODES_SHOWN = 24
+MOST_PIDS_SHOWN = 8
 
 _STYLES: Mapping[Tone, str] = {"good": "green", "bad": "bold red", "plain": ""}
 
@@ -37,6 +39,8 @@ class LiveView:
         self._status = status
         self._verbose = verbose
         self._console = console or Console(stderr=True, highlight=False)
+        self._heard_at_s = time.monotonic()
+        self._is_over = False
         self._live = Live(self, console=self._console, refresh_per_second=REFRESHES_A_SECOND)
 
     def __enter__(self) -> LiveView:
@@ -47,10 +51,11 @@ class LiveView:
         self._live.stop()
 
     def __rich__(self) -> RenderableType:
-        return render(self._status)
+        return render(self._status, 0.0 if self._is_over else time.monotonic() - self._heard_at_s)
 
     def take_in(self, record: Record) -> None:
         """Scroll a line by if it deserves one; the panel follows by itself."""
+        self._heard_at_s, self._is_over = time.monotonic(), record.name == "run_finished"
         self._status.take_in(record)
         text = in_words(record, self._status.iteration)
         if text is not None:
@@ -65,37 +70,46 @@ class LiveView:
         self._console.print(Text(text))
 
 
-def render(status: RunStatus) -> RenderableType:
-    """The panel."""
+def render(status: RunStatus, since_s: float = 0.0) -> RenderableType:
+    """The panel.
+
+    Args:
+        status: what records have said.
+        since_s: time that has gone by since the last of them: while processes start there are none for seconds.
+    """
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(ratio=1)
-    grid.add_row("state", _state(status))
+    grid.add_row("state", _state(status, since_s))
     grid.add_row("loss", _loss(status))
-    grid.add_row("servers", _nodes(status.servers))
-    grid.add_row("workers", _nodes(status.workers))
+    grid.add_row("servers", _nodes(status.servers, status.pids))
+    grid.add_row("workers", _nodes(status.workers, status.pids))
     grid.add_row("checkpoint", _checkpoint(status))
     if status.store_trouble:
         grid.add_row("store", Text(status.store_trouble, style=_STYLES["bad"]))
     return Panel(grid, title=status.title, title_align="left", expand=True, border_style="dim")
 
 
-def _state(s: RunStatus) -> Text:
+def _state(s: RunStatus, since_s: float) -> Text:
     done = f", {s.executed} iterations done" if s.executed != s.iteration else ""
-    return Text(f"x({s.iteration}){done}, {s.activity}, {s.t_s:.1f} s")
+    return Text(f"x({s.iteration}){done}, {s.activity}, {s.t_s + since_s:.1f} s")
 
 
 def _loss(s: RunStatus) -> Text:
     return Text.assemble((sparkline(s.losses, SPARKLINE_WIDTH), "cyan"), "  ", s.loss_in_words())
 
 
-def _nodes(nodes: Mapping[str, bool]) -> Text:
+def _nodes(nodes: Mapping[str, bool], pids: Mapping[str, int]) -> Text:
+    if not nodes:
+        return Text("none yet", style="dim")
     alive = sum(nodes.values())
     if len(nodes) > MOST_NODES_SHOWN:
         return Text(f"{alive} of {len(nodes)} alive", style="" if alive == len(nodes) else "bold red")
     text = Text()
-    for is_alive in nodes.values():
+    for name, is_alive in nodes.items():
         text.append("■ " if is_alive else "✗ ", style="green" if is_alive else "bold red")
+        if name in pids and len(nodes) <= MOST_PIDS_SHOWN:
+            text.append(f"{pids[name]} ", style="dim")
     lost = [name for name, is_alive in nodes.items() if not is_alive]
     text.append(f" {alive} of {len(nodes)}" + (f", lost: {', '.join(lost)}" if lost else ""))
     return text

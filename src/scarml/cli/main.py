@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from scarml.cli import data, demo, export, inspect, live_commands, models, rollback, status, train, verify
+from scarml.cli import data, demo, demo_servers, export, inspect, live_commands, models, rollback, status, train, verify
 from scarml.cli.exit_codes import DONE, FAILED, USAGE, of_error
 from scarml.errors import ProtocolError, ScarError
 
@@ -32,6 +32,7 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("demo")(demo.demo)
+app.command("demo-kill")(demo_servers.demo_kill)
 app.command("models")(models.list_models)
 app.command("status")(status.status)
 app.command("stop")(live_commands.stop)

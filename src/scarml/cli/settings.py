@@ -19,6 +19,9 @@ from scarml.errors import UsageError
 
 __all__ = ["Settings", "from_everywhere", "parse_hyper_parameter"]
 
+SHORTEST_SILENCE_S = 1.0
+"""Nodes give a sign of life four times a second, and a process may be held up for a moment without being lost."""
+
 HyperParameter = bool | int | float | str
 
 
@@ -34,6 +37,10 @@ class Settings:
     data: str | None = None
     servers: int = 4
     workers: int = 2
+    engine: str = "inprocess"
+    ray_address: str | None = None
+    replace: bool = False
+    silence: float = 10.0
     run: str | None = None
     resume: str = "never"
     policy: str = "priority"
@@ -58,26 +65,33 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.model:
             raise UsageError("no model is given; expected mlr, mf, qp or module:Class, see scarml models")
-        for name in ("servers", "workers", "interval", "eval_every", "shards", "threads", "max_iters"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{_flag(name)} is {value}; expected at least 1")
         if self.run is not None and not self.run.strip():
             raise UsageError("--run is empty; expected the path of a folder")
         if self.resume not in ("auto", "must", "never"):
             raise UsageError(f"--resume {self.resume!r} is unknown; choose auto, must or never")
         if self.run is None and self.resume == "must":
             raise UsageError("--resume must needs a run to go on with; name its folder with --run")
+        if self.engine not in ("inprocess", "ray"):
+            raise UsageError(f"--engine {self.engine!r} is unknown; choose inprocess or ray")
+        self._check_numbers()
+        if self.stop_loss_sum is not None and self.stop_loss_mean is not None:
+            raise UsageError("--stop-loss-sum and --stop-loss-mean are both given; choose one criterion")
+
+    def _check_numbers(self) -> None:
+        for name in ("servers", "workers", "interval", "eval_every", "shards", "threads", "max_iters"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{_flag(name)} is {value}; expected at least 1")
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}; expected 0 or more")
-        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace"):
+        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace", "silence"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise UsageError(f"{_flag(name)} is {value}; expected a finite number")
+        if self.silence < SHORTEST_SILENCE_S:
+            raise UsageError(f"--silence is {self.silence:g}; expected {SHORTEST_SILENCE_S:g} seconds or more")
         if self.pace < 0:
             raise UsageError(f"--pace is {self.pace}; expected 0 seconds or more")
-        if self.stop_loss_sum is not None and self.stop_loss_mean is not None:
-            raise UsageError("--stop-loss-sum and --stop-loss-mean are both given; choose one criterion")
 
     def to_config(self) -> dict[str, Any]:
         """What a config file says to get the same run again, wherever it is kept."""
@@ -106,7 +120,15 @@ def from_everywhere(flags: Mapping[str, Any], config: str | None) -> Settings:
         given = flags.get(f.name)
         if given is not None and given != []:
             values[f.name] = _convert(f.name, given, _flag(f.name))
-    return Settings(**values)
+    settings = Settings(**values)
+    if settings.engine != "ray":
+        # From the environment or a file they may stand for runs of both kinds; who gives a flag means this run.
+        for name in ("ray_address", "silence"):
+            if flags.get(name) is not None:
+                raise UsageError(
+                    f"{_flag(name)} needs --engine ray: in one process there is nobody to reach or to miss"
+                )
+    return settings
 
 
 def _from_file(path: Path) -> Mapping[str, Any]:
@@ -153,6 +175,14 @@ def _number(value: Any) -> float:
     except ValueError:
         pass
     raise ValueError("a number")
+
+
+def _switch(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in _SWITCH:
+        return _SWITCH[value.strip().lower()]
+    raise ValueError("true or false")
 
 
 def _fraction(value: Any) -> str:
@@ -205,11 +235,13 @@ def _flag(name: str) -> str:
     return "MODEL" if name == "model" else "--" + name.replace("_", "-")
 
 
+_SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
         ("servers", "workers", "interval", "max_iters", "eval_every", "seed", "shards", "threads"), _whole_number
     ),
-    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace"), _number),
+    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace", "silence"), _number),
+    "replace": _switch,
     "fraction": _fraction,
     "kill": _list,
     "set": _hyper_parameters,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from scarml.cli.wording import joined, restored_from
+from scarml.cli.wording import joined, perturbation_in_words, restored_from
 from scarml.result import Result
 
 __all__ = ["in_lines"]
@@ -46,14 +46,14 @@ def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
 
 
 def _failures(r: Result) -> Iterator[tuple[str, str]]:
-    at: dict[int, list[str]] = {}
-    for failure in r.failures:
-        at.setdefault(failure["iteration"], []).append(failure["node"])
-    simulated = " (simulated)" if any(f.get("simulated") for f in r.failures) else ""
-    for iteration, nodes in at.items():
-        yield "lost", f"on x({iteration}): {joined(nodes)}{simulated}"
+    at: dict[tuple[int, str], list[str]] = {}
+    for f in r.failures:
+        how = " (simulated)" if f.get("simulated") else " (killed)" if f.get("killed") else ""
+        at.setdefault((f["iteration"], how), []).append(f["node"])
+    for (iteration, how), nodes in at.items():
+        yield "lost", f"on x({iteration}): {joined(nodes)}{how}"
 
 
 def _recovery(f: dict[str, Any]) -> str:
     text = f"{f['kind']}, at x({f['iteration']}), {f['seconds']:.2f} s: {restored_from(f)}"
-    return text + (f"; perturbation {f['perturbation']:.3g}" if "perturbation" in f else "")
+    return text + (f"; perturbation {perturbation_in_words(f)}" if "perturbation" in f else "")

@@ -9,7 +9,7 @@ import typer
 
 __all__ = ["train"]
 
-_NODES, _SAVES, _FAILURES, _END, _OUTPUT = "Nodes", "Checkpoint and recovery", "Failures (simulated)", "End", "Output"
+_NODES, _SAVES, _FAILURES, _END, _OUTPUT = "Nodes", "Checkpoint and recovery", "Failures on purpose", "End", "Output"
 
 
 def train(
@@ -52,7 +52,47 @@ def train(
         ),
     ] = None,
     threads: Annotated[
-        str | None, typer.Option(metavar="N", help="That compute shards (default: 2)", rich_help_panel=_NODES)
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="That compute shards (default: 2); with --engine ray every process has one",
+            rich_help_panel=_NODES,
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            metavar="inprocess|ray",
+            help="Where nodes are: all in this process, or each in a process of its own, on one machine or many "
+            "(default: inprocess)",
+            rich_help_panel=_NODES,
+        ),
+    ] = None,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDR",
+            help="With --engine ray: a Ray to join (default: RAY_ADDRESS, else one is started here for this run)",
+            rich_help_panel=_NODES,
+        ),
+    ] = None,
+    replace: Annotated[
+        bool | None,
+        typer.Option(
+            "--replace/--no-replace",
+            help="Start a new node for one that is lost; else the others share its work for good (default: no)",
+            rich_help_panel=_NODES,
+            show_default=False,
+        ),
+    ] = None,
+    silence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="With --engine ray: a node that is silent for so long is lost; a process that dies is noticed at "
+            "once (default: 10)",
+            rich_help_panel=_NODES,
+        ),
     ] = None,
     policy: Annotated[
         str | None,
@@ -108,7 +148,8 @@ def train(
         list[str] | None,
         typer.Option(
             metavar="WHAT",
-            help="Lose nodes: servers:2@20 (two, on x(20)), workers:1/2@20, server-3@20; repeatable.",
+            help="Lose nodes: servers:2@20 (two, on x(20)), workers:1/2@20, server-3@20; repeatable. In one process "
+            "this is simulated; with --engine ray their processes get SIGKILL.",
             rich_help_panel=_FAILURES,
         ),
     ] = None,
@@ -165,9 +206,11 @@ def train(
     ] = 0,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.", rich_help_panel=_OUTPUT)] = False,
 ) -> int:
-    """Train a model on a parameter server in this process, and go on when nodes are lost.
+    """Train a model on a parameter server, and go on when nodes are lost.
 
-    Example: scarml train mlr --data mnist-10k --kill servers:2@20
+    Examples: scarml train mlr --data mnist-10k --kill servers:2@20
+
+    scarml train mlr --data mnist-10k --engine ray --replace --kill servers:2@20
 
     Each setting may also come from SCAR_<NAME> in the environment (SCAR_SERVERS=8) or from a config file (servers = 8);
     a flag counts before the environment, that before the file. Ctrl-C and SIGTERM end a run with everything saved; the

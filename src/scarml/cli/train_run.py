@@ -16,6 +16,7 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
 from scarml.cli.model_error import is_built_in, report_model_error
+from scarml.cli.node_words import nodes_in_words
 from scarml.cli.pace import Pace
 from scarml.cli.progress import open_progress, write_line
 from scarml.cli.run_name import run_folder
@@ -89,6 +90,8 @@ def _train(
         try:
             with progress:
                 progress.say(f"run folder: {folder}")
+                if nodes := nodes_in_words(settings):
+                    progress.say(f"nodes: {nodes}")
                 progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
                 result = job.run()
         except KeyboardInterrupt:
@@ -155,7 +158,7 @@ def _job(
     folder: Path | str,
     on_event: Callable[[Record], None],
 ) -> Job:
-    from scarml.job import Job
+    from scarml.job import EngineName, Job
 
     by_sum = criterion.below if criterion and criterion.name == "loss_sum" else None
     return Job(
@@ -171,6 +174,10 @@ def _job(
         seed=s.seed,
         shards=s.shards,
         threads=s.threads,
+        engine=cast(EngineName, s.engine),
+        ray_address=s.ray_address if s.engine == "ray" else None,
+        replace=s.replace,
+        silence_s=s.silence,
         kills=kills,
         fail_rate=s.fail_rate,
         on_event=on_event,

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from scarml.control.history import Record
 
-__all__ = ["Tone", "counted", "in_words", "joined", "restored_from", "sparkline", "tone_of"]
+__all__ = ["Tone", "counted", "in_words", "joined", "perturbation_in_words", "restored_from", "sparkline", "tone_of"]
 
 Tone = Literal["good", "bad", "plain"]
 
 _BAD = {
-    "node_lost", "save_failed", "save_given_up", "blocks_not_finite", "recovery_waiting", "copy_damaged",
-    "waiting_for_node", "request_refused",
+    "nodes_killed", "node_lost", "save_failed", "save_given_up", "blocks_not_finite", "recovery_waiting",
+    "copy_damaged", "waiting_for_node", "request_refused",
 }  # fmt: skip
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -35,7 +35,7 @@ def in_words(record: Record, iteration: int) -> str | None:
     f = record.fields
     match record.name:
         case "node_lost":
-            return f"x({iteration}): {f['node']} is LOST{' (simulated)' if f.get('simulated') else ''}"
+            return f"x({iteration}): {f['node']} is LOST{_how_lost(f)}"
         case "recovery_completed" if f["kind"] == "start":
             return _resumed(f) if f["restored"] else None
         case "recovery_completed":
@@ -61,8 +61,14 @@ def in_words(record: Record, iteration: int) -> str | None:
 def _of_nodes(name: str, f: dict[str, Any]) -> str | None:
     """Nodes that come and go."""
     match name:
+        case "nodes_starting":
+            return f"starting {counted(f['n_nodes'], 'process', 'processes')}, one a node"
+        case "nodes_killed":
+            pids = " ".join(str(p["pid"]) for p in f["processes"])
+            return f"x({f['iteration']}): kill -9 {pids} ({joined([p['node'] for p in f['processes']])}), as planned"
         case "node_joined":
-            return f"{f['node']} is ready to join"
+            process = f" in process {f['pid']} on {f['host']}" if f.get("pid") is not None else ""
+            return f"{f['node']} is ready to join{process}"
         case "node_left":
             return f"{f['node']} has handed over all that it held, and left"
         case "scale_requested":
@@ -72,6 +78,8 @@ def _of_nodes(name: str, f: dict[str, Any]) -> str | None:
             return f"{f['node']} is to hand over all that it holds, and leave: {f['reason']}"
         case "request_refused":
             return f"cannot {f['request']}: {f['reason']}"
+        case "handover_started":
+            return f"{counted(f['moving_blocks'], 'block')} {_to_whom(f)}"
         case "handover_completed":
             return f"{counted(f['moved_blocks'], 'block')} handed over; training goes on at x({f['iteration']})"
         case "waiting_for_node":
@@ -94,8 +102,42 @@ def _recovered(f: dict[str, Any]) -> str:
     extent = "everything is back at" if f["kind"] == "full" else "training goes on at"
     text = f"{f['kind']} recovery in {f.get('seconds', 0):.2f} s: {restored_from(f)}"
     if "perturbation" in f:
-        text += f"; perturbation {f['perturbation']:.3g}"
+        text += f"; perturbation {perturbation_in_words(f)}"
     return f"{text}; {extent} x({f['iteration']})"
+
+
+def perturbation_in_words(f: Mapping[str, Any]) -> str:
+    """How far a recovery has moved the parameters: known, estimated, or unknown.
+
+    Example:
+        >>> perturbation_in_words({"perturbation": 0.884, "perturbation_is_exact": True, "perturbation_age_iters": 0})
+        '0.884'
+        >>> perturbation_in_words({"perturbation": 0.884, "perturbation_is_exact": False, "perturbation_age_iters": 1})
+        'about 0.884, measured 1 iteration ago'
+        >>> perturbation_in_words({"perturbation": None})
+        'unknown'
+    """
+    if f["perturbation"] is None:
+        return "unknown"
+    if f.get("perturbation_is_exact", True):
+        return f"{f['perturbation']:.3g}"
+    age = f.get("perturbation_age_iters")
+    measured = ", measured just before" if not age else f", measured {counted(age, 'iteration')} ago"
+    return f"about {f['perturbation']:.3g}{measured}"
+
+
+def _how_lost(f: Mapping[str, Any]) -> str:
+    if f.get("simulated"):
+        return " (simulated)"
+    if f.get("killed"):
+        return " (killed)"
+    return f": {f['reason']}" if f.get("simulated") is False else ""
+
+
+def _to_whom(f: Mapping[str, Any]) -> str:
+    if f["leaving"]:
+        return f"move away from {joined(f['leaving'])}" + (f", and to {joined(f['joining'])}" if f["joining"] else "")
+    return f"move to {joined(f['joining'])}" if f["joining"] else "move between nodes"
 
 
 def restored_from(f: dict[str, Any]) -> str:
@@ -117,9 +159,9 @@ def restored_from(f: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def counted(n: int, noun: str) -> str:
-    """``1 block``, ``1,000 blocks``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """``1 block``, ``1,000 blocks``, ``2 processes``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
 
 
 def joined(names: Sequence[str]) -> str:

@@ -13,7 +13,9 @@ __all__ = ["RECORD_NAMES", "Record"]
 
 RECORD_NAMES = {
     "nodes_starting": "processes for the nodes are being started: n_nodes",
-    "run_started": "training begins or goes on: term, iteration, span of ages of what was restored",
+    "run_started": (
+        "training begins or goes on: term, iteration, servers, workers; and processes, where nodes have their own"
+    ),
     "view_changed": "membership: view, servers, workers",
     "iteration_committed": "x(iteration) is visible everywhere: iteration, commit, executed",
     "loss_evaluated": "the loss at a boundary: iteration, executed, loss_sum, loss_mean",
@@ -26,8 +28,9 @@ RECORD_NAMES = {
     "save_given_up": "a save will never be durable; its blocks come first in the next one: save_id, cause",
     "save_skipped": "a save fell due while another was in flight: iteration; its budget is carried over",
     "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
-    "node_lost": "a node is gone: node, reason, simulated",
-    "node_joined": "a new node is ready: node",
+    "nodes_killed": "nodes are lost on purpose, for real, by SIGKILL: iteration, processes",
+    "node_lost": "a node is gone: node, reason, simulated; killed, if that was on purpose and for real",
+    "node_joined": "a new node is ready: node; pid and host, where it has a process of its own",
     "node_left": "a node has handed over all that it held, and is gone: node",
     "scale_requested": "so many nodes are wanted: servers, workers",
     "drain_requested": "a node is to hand over and leave: node, reason",

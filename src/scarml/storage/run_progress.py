@@ -69,6 +69,8 @@ class RunProgress:
     servers: dict[str, bool] = field(default_factory=dict)
     """Name → alive; who left of their own accord is not in it."""
     workers: dict[str, bool] = field(default_factory=dict)
+    pids: dict[str, int] = field(default_factory=dict)
+    """Of the nodes that have processes of their own."""
     saved_ages: SavedAges | None = None
     saved_iteration: int | None = None
     n_saves: int = 0
@@ -85,6 +87,8 @@ class RunProgress:
         self.t_s = record.t_s
         match record.name:
             case "run_started":
+                self.activity = "starting"
+                self.pids = {p["node"]: p["pid"] for p in fields.get("processes", ()) if p["pid"] is not None}
                 self.servers = dict.fromkeys(fields["servers"], True)
                 self.workers = dict.fromkeys(fields["workers"], True)
                 self.iteration, self.executed = fields["iteration"], fields["executed"]
@@ -98,11 +102,10 @@ class RunProgress:
             case "recovery_completed":
                 self.iteration, self.activity = fields["iteration"], "training"
                 self._ask_ages()
-            case "stop_requested":
-                self.activity = "stopping at the next boundary"
             case "run_finished":
                 self.activity = fields["outcome"]
             case _:
+                self.activity = _activity(record) or self.activity
                 self._take_in_nodes(record)
                 self._take_in_store(record)
 
@@ -143,19 +146,17 @@ class RunProgress:
                 for nodes, names in ((self.servers, fields["servers"]), (self.workers, fields["workers"])):
                     for name in names:
                         nodes.setdefault(name, True)
+            case "node_joined" if fields.get("pid") is not None:
+                self.pids[fields["node"]] = fields["pid"]
             case "node_lost":
+                self.pids.pop(fields["node"], None)
                 for nodes in (self.servers, self.workers):
                     if fields["node"] in nodes:
                         nodes[fields["node"]] = False
             case "node_left":
+                self.pids.pop(fields["node"], None)
                 for nodes in (self.servers, self.workers):
                     nodes.pop(fields["node"], None)
-            case "handover_started":
-                self.activity = f"handing over {fields['moving_blocks']:,} blocks"
-            case "handover_completed":
-                self.activity = "training"
-            case "waiting_for_node":
-                self.activity = f"waiting for a {fields['kind']}"
 
     def _take_in_store(self, record: Record) -> None:
         fields = record.fields
@@ -178,3 +179,21 @@ class RunProgress:
     def _ask_ages(self) -> None:
         if self.ages is not None:
             self.saved_ages = SavedAges.of(self.ages(), self.iteration)
+
+
+def _activity(record: Record) -> str | None:
+    """What a run is doing from now on, if the record says so."""
+    f = record.fields
+    match record.name:
+        case "nodes_starting":
+            return f"starting {f['n_nodes']:,} process{'' if f['n_nodes'] == 1 else 'es'}"
+        case "stop_requested":
+            return "stopping at the next boundary"
+        case "handover_started":
+            return f"handing over {f['moving_blocks']:,} blocks"
+        case "handover_completed":
+            return "training"
+        case "waiting_for_node":
+            return f"waiting for a {f['kind']}"
+        case _:
+            return None

@@ -65,6 +65,7 @@ class RayEngine:
         self._is_shared = cluster is not None
         self._scheduler = ThreadScheduler(1)
         self._nodes: Any = None
+        self._killed: set[NodeId] = set()
         self._state: dict[str, Blocks] = {}
 
     def run(self, start: m.Start) -> m.Finish:
@@ -129,10 +130,29 @@ class RayEngine:
 
     def _on_record(self, record: Record) -> None:
         extra: dict[str, Any] = {}
-        if record.name == "node_lost":
-            extra = {"simulated": False}
-            self._nodes.stop(record["node"])  # should it live after all
+        match record.name:
+            case "run_started":
+                extra = {"processes": [self._process(n) for n in (*record["servers"], *record["workers"])]}
+            case "node_joined":
+                extra = self._process(record["node"])
+            case "node_lost":
+                extra = {"simulated": False, "killed": record["node"] in self._killed}
+                self._nodes.stop(record["node"])  # should it live after all
         self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
         if record.name == "iteration_committed":
-            for name in self._faults.due(record["iteration"], 0, self._controller.view):
-                self._nodes.kill(name)
+            self._kill(self._faults.due(record["iteration"], 0, self._controller.view), record["iteration"])
+
+    def _kill(self, names: list[NodeId], iteration: int) -> None:
+        """Lose nodes on purpose, for real."""
+        if not names:
+            return
+        fields = {"iteration": iteration, "processes": [self._process(n) for n in names]}
+        at_s = self._scheduler.now_s()
+        for name in names:
+            self._killed.add(name)
+            self._nodes.kill(name)
+        self._tell(Record("nodes_killed", fields, at_s))
+
+    def _process(self, name: NodeId) -> dict[str, Any]:
+        pid, host = self.place(name)
+        return {"node": name, "pid": pid, "host": host}
