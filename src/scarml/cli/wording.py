@@ -79,7 +79,7 @@ def _of_nodes(name: str, f: dict[str, Any]) -> str | None:
         case "request_refused":
             return f"cannot {f['request']}: {f['reason']}"
         case "handover_started":
-            return f"{counted(f['moving_blocks'], 'block')} {_to_whom(f)}"
+            return f"handing over {counted(f['moving_blocks'], 'block')}{_for_whom(f)}"
         case "handover_completed":
             return f"{counted(f['moved_blocks'], 'block')} handed over; training goes on at x({f['iteration']})"
         case "waiting_for_node":
@@ -134,10 +134,10 @@ def _how_lost(f: Mapping[str, Any]) -> str:
     return f": {f['reason']}" if f.get("simulated") is False else ""
 
 
-def _to_whom(f: Mapping[str, Any]) -> str:
-    if f["leaving"]:
-        return f"move away from {joined(f['leaving'])}" + (f", and to {joined(f['joining'])}" if f["joining"] else "")
-    return f"move to {joined(f['joining'])}" if f["joining"] else "move between nodes"
+def _for_whom(f: Mapping[str, Any]) -> str:
+    who = [(f["joining"], "join"), (f["leaving"], "leave")]
+    parts = [f"{joined(names)} {verb}{'s' if len(names) == 1 else ''}" for names, verb in who if names]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def restored_from(f: dict[str, Any]) -> str:

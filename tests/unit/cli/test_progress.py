@@ -76,6 +76,46 @@ def test_the_live_view_shows_nodes_loss_and_ages() -> None:
     assert "\x1b[31m" not in out.getvalue(), "NO_COLOR"
 
 
+def test_while_processes_start_time_is_seen_to_pass_and_then_their_numbers() -> None:
+    def seen(since_s: float) -> str:
+        console = Console(file=io.StringIO(), width=100)
+        console.print(render(s, since_s))
+        return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+    s = RunStatus()
+    s.take_in(Record("nodes_starting", {"n_nodes": 3}, 0.5))
+    assert "x(0), starting 3 processes, 4.5 s" in seen(4.0)
+    assert "none yet" in seen(4.0)
+    processes = [{"node": f"server-{i}", "pid": 70 + i, "host": "a"} for i in range(2)]
+    s.take_in(Record(STARTED.name, {**STARTED.fields, "processes": processes}))
+    assert "■ 70 ■ 71" in seen(0.0)
+    s.take_in(Record("node_lost", {"node": "server-1", "reason": "…", "simulated": False}))
+    assert "■ 70 ✗  1 of 2, lost: server-1" in seen(0.0)
+    s.take_in(Record("node_joined", {"node": "server-2", "pid": 99, "host": "a"}))
+    s.take_in(Record("view_changed", {"servers": ["server-0", "server-2"], "workers": []}))
+    assert "■ 70 ✗ ■ 99" in seen(0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"perturbation": 0.884, "perturbation_is_exact": True, "perturbation_age_iters": 0}, "perturbation 0.884;"),
+        (
+            {"perturbation": 0.884, "perturbation_is_exact": False, "perturbation_age_iters": 2},
+            "perturbation about 0.884, measured 2 iterations ago;",
+        ),
+        (
+            {"perturbation": None, "perturbation_is_exact": False, "perturbation_age_iters": None},
+            "perturbation unknown;",
+        ),
+    ],
+)
+def test_an_estimate_is_no_knowledge(fields, words):
+    restored = {"restored": 3, "from_x0": 0, "oldest": 1, "newest": 4, "iteration": 5, "seconds": 0.1}
+    record = Record("recovery_completed", {"kind": "partial", "lost_blocks": 3, **restored, **fields})
+    assert words in (in_words(record, 5) or "")
+
+
 def test_many_nodes_are_counted() -> None:
     console = Console(file=io.StringIO(), width=80)
     s = RunStatus(servers={f"server-{i}": i > 0 for i in range(300)})
@@ -133,6 +173,37 @@ def test_joined() -> None:
             "cannot drain server-9: there is no node server-9",
         ),
         ("handover_completed", {"moved_blocks": 1, "iteration": 3}, "1 block handed over; training goes on at x(3)"),
+        ("nodes_starting", {"n_nodes": 6}, "starting 6 processes, one a node"),
+        ("nodes_starting", {"n_nodes": 1}, "starting 1 process, one a node"),
+        (
+            "nodes_killed",
+            {"iteration": 3, "processes": [{"node": "server-1", "pid": 12}, {"node": "server-2", "pid": 14}]},
+            "x(3): kill -9 12 14 (server-1 and server-2), as planned",
+        ),
+        ("node_lost", {"node": "a", "reason": "it hangs", "simulated": True}, "x(3): a is LOST (simulated)"),
+        (
+            "node_lost",
+            {"node": "a", "reason": "its process 7 on b has died", "simulated": False, "killed": True},
+            "x(3): a is LOST (killed)",
+        ),
+        (
+            "node_lost",
+            {"node": "a", "reason": "its process 7 on b has died", "simulated": False, "killed": False},
+            "x(3): a is LOST: its process 7 on b has died",
+        ),
+        ("node_joined", {"node": "a", "pid": 7, "host": "b"}, "a is ready to join in process 7 on b"),
+        (
+            "handover_started",
+            {"moving_blocks": 9, "joining": ["a"], "leaving": ["b"]},
+            "handing over 9 blocks: a joins, b leaves",
+        ),
+        ("handover_started", {"moving_blocks": 9, "joining": ["a"], "leaving": []}, "handing over 9 blocks: a joins"),
+        (
+            "handover_started",
+            {"moving_blocks": 9, "joining": [], "leaving": ["b", "c"]},
+            "handing over 9 blocks: b and c leave",
+        ),
+        ("handover_started", {"moving_blocks": 1, "joining": [], "leaving": []}, "handing over 1 block"),
         ("waiting_for_node", {"kind": "server"}, "no server is left; waiting for a new one"),
         (
             "stop_requested",
