@@ -15,7 +15,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -233,7 +233,8 @@ class Job:
             engine = self._engine = self._make_engine(training, folder, on_record, self._stop_for(n_examples))
             stack.enter_context(self._signals(engine))
             control = self._live_control(folder, start.term, engine)
-            finish = engine.run(start)
+            with control.listening() if control is not None else nullcontext():
+                finish = engine.run(start)
             log.flush()
             if control is not None:
                 control.close(f"{finish.outcome}: {finish.reason}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Lock, Thread
 from typing import Any
 
 from scarml.control import messages as m
@@ -14,6 +16,8 @@ from scarml.storage.run_folder import RunFolder
 from scarml.storage.run_progress import Place, RunProgress, SavedAges
 
 __all__ = ["LiveControl"]
+
+_LISTEN_S = 0.5
 
 
 class LiveControl:
@@ -47,17 +51,48 @@ class LiveControl:
         self._place = place
         self._saved_iterations = saved_iterations
         self._is_looking = False
+        self._mutex = Lock()  # of what records and the listener both touch
 
     def take_in(self, record: Record) -> None:
         """Something has happened in the run."""
         self._answers.take_in(record)
-        self._progress.take_in(record)
-        if self._status.is_due:
-            self._progress.saved_ages = SavedAges.of(self._saved_iterations(), self._progress.iteration)
-            self._status.publish(self._progress.status(self._place))
-        if self._inbox.is_due and not self._is_looking:
+        with self._mutex:
+            self._progress.take_in(record)
+            if self._status.is_due:
+                self._progress.saved_ages = SavedAges.of(self._saved_iterations(), self._progress.iteration)
+                self._status.publish(self._progress.status(self._place))
+        self._look_if_due()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """While this lasts, commands are heard also when nothing happens in the run: it may be waiting for a node."""
+        is_over = Event()
+
+        def listen() -> None:
+            while not is_over.wait(_LISTEN_S):
+                self.look()
+
+        thread = Thread(target=listen, daemon=True, name="scarml-commands")
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def look(self) -> None:
+        """Look for commands, and put the status into the folder, if it is time for that."""
+        with self._mutex:
+            if self._status.is_due:
+                self._status.publish(self._progress.status(self._place))
+        self._look_if_due()
+
+    def _look_if_due(self) -> None:
+        with self._mutex:
+            if self._is_looking or not self._inbox.is_due:
+                return
             self._is_looking = True
-            self._in_background(self._look)
+        self._in_background(self._look)
 
     def _look(self) -> None:
         try:
