@@ -147,7 +147,9 @@ def restored_from(f: dict[str, Any]) -> str:
         >>> restored_from({"restored": 241, "from_x0": 151, "oldest": 10, "newest": 21})
         '241 blocks as saved at x(10) to x(21), 151 as at the start'
     """
-    if not f["restored"] and not f["from_x0"]:
+    # Where another node is lost during a recovery, a new view begins: what was in place by then is not loaded again.
+    in_place = f.get("lost_blocks", 0) - f["restored"] - f["from_x0"] if f.get("kind") == "partial" else 0
+    if not f["restored"] and not f["from_x0"] and in_place <= 0:
         return "no block was lost"
     parts = []
     if f["restored"]:
@@ -156,6 +158,8 @@ def restored_from(f: dict[str, Any]) -> str:
     if f["from_x0"]:
         n = f"{f['from_x0']:,}" if parts else counted(f["from_x0"], "block")
         parts.append(f"{n} as at the start")
+    if in_place > 0:
+        parts.append(f"{in_place:,} a moment before" if parts else f"{counted(in_place, 'block')} a moment before")
     return ", ".join(parts)
 
 

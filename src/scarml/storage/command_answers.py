@@ -93,7 +93,8 @@ class CommandAnswers:
     def _left(self, node: str) -> None:
         n_blocks = self._moving.pop(node, None)
         what = "all its blocks" if n_blocks is None else _counted(n_blocks, "blocks")
-        self._settle(self._drains_of(node), f"{node} has handed over {what} and left", done=True)
+        outcome = f"{node} held no blocks, and has left" if n_blocks == 0 else f"{node} has handed over {what} and left"
+        self._settle(self._drains_of(node), outcome, done=True)
 
     def _lost(self, node: str) -> None:
         self._moving.pop(node, None)

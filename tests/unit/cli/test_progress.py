@@ -11,7 +11,7 @@ from rich.console import Console
 from scarml.cli.live_view import LiveView, render
 from scarml.cli.progress import JsonLines, PlainLines
 from scarml.cli.run_status import Criterion, RunStatus
-from scarml.cli.wording import in_words, joined, sparkline
+from scarml.cli.wording import in_words, joined, restored_from, sparkline
 from scarml.control.history import Record
 from scarml.storage.run_progress import SavedAges
 
@@ -114,6 +114,19 @@ def test_an_estimate_is_no_knowledge(fields, words):
     restored = {"restored": 3, "from_x0": 0, "oldest": 1, "newest": 4, "iteration": 5, "seconds": 0.1}
     record = Record("recovery_completed", {"kind": "partial", "lost_blocks": 3, **restored, **fields})
     assert words in (in_words(record, 5) or "")
+
+
+@pytest.mark.parametrize(
+    ("restored", "from_x0", "words"),
+    [
+        (125, 135, "125 blocks as saved at x(4) to x(9), 135 as at the start, 132 a moment before"),
+        (257, 135, "257 blocks as saved at x(4) to x(9), 135 as at the start"),
+        (0, 0, "392 blocks a moment before"),
+    ],
+)
+def test_what_was_in_place_when_another_node_was_lost_is_counted_too(restored: int, from_x0: int, words: str) -> None:
+    fields = {"kind": "partial", "lost_blocks": 392, "restored": restored, "from_x0": from_x0, "oldest": 4, "newest": 9}
+    assert restored_from(fields) == words
 
 
 def test_many_nodes_are_counted() -> None:
