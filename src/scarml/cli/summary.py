@@ -56,4 +56,4 @@ def _failures(r: Result) -> Iterator[tuple[str, str]]:
 
 def _recovery(f: dict[str, Any]) -> str:
     text = f"{f['kind']}, at x({f['iteration']}), {f['seconds']:.2f} s: {restored_from(f)}"
-    return text + (f"; perturbation {perturbation_in_words(f)}" if "perturbation" in f else "")
+    return text + (f"; perturbation {perturbation_in_words(f)}" if "perturbation" in f and f["lost_blocks"] else "")

@@ -79,9 +79,10 @@ def _of_nodes(name: str, f: dict[str, Any]) -> str | None:
         case "request_refused":
             return f"cannot {f['request']}: {f['reason']}"
         case "handover_started":
-            return f"handing over {counted(f['moving_blocks'], 'block')}{_for_whom(f)}"
+            return _handing_over(f)
         case "handover_completed":
-            return f"{counted(f['moved_blocks'], 'block')} handed over; training goes on at x({f['iteration']})"
+            moved = f"{counted(f['moved_blocks'], 'block')} handed over; " if f["moved_blocks"] else ""
+            return f"{moved}training goes on at x({f['iteration']})"
         case "waiting_for_node":
             return f"no {f['kind']} is left; waiting for a new one"
         case _:
@@ -101,7 +102,7 @@ def _resumed(f: dict[str, Any]) -> str:
 def _recovered(f: dict[str, Any]) -> str:
     extent = "everything is back at" if f["kind"] == "full" else "training goes on at"
     text = f"{f['kind']} recovery in {f.get('seconds', 0):.2f} s: {restored_from(f)}"
-    if "perturbation" in f:
+    if "perturbation" in f and f.get("lost_blocks"):
         text += f"; perturbation {perturbation_in_words(f)}"
     return f"{text}; {extent} x({f['iteration']})"
 
@@ -134,10 +135,11 @@ def _how_lost(f: Mapping[str, Any]) -> str:
     return f": {f['reason']}" if f.get("simulated") is False else ""
 
 
-def _for_whom(f: Mapping[str, Any]) -> str:
+def _handing_over(f: Mapping[str, Any]) -> str:
     who = [(f["joining"], "join"), (f["leaving"], "leave")]
     parts = [f"{joined(names)} {verb}{'s' if len(names) == 1 else ''}" for names, verb in who if names]
-    return f": {', '.join(parts)}" if parts else ""
+    what = [f"handing over {counted(f['moving_blocks'], 'block')}"] if f["moving_blocks"] or not parts else []
+    return ": ".join([*what, ", ".join(parts)] if parts else what)
 
 
 def restored_from(f: dict[str, Any]) -> str:

@@ -129,6 +129,12 @@ def test_what_was_in_place_when_another_node_was_lost_is_counted_too(restored: i
     assert restored_from(fields) == words
 
 
+def test_where_nothing_was_lost_nothing_was_perturbed() -> None:
+    fields = {"kind": "partial", "lost_blocks": 0, "restored": 0, "from_x0": 0, "iteration": 5, "seconds": 0.1}
+    record = Record("recovery_completed", {**fields, "perturbation": 0.0, "perturbation_is_exact": False})
+    assert in_words(record, 5) == "partial recovery in 0.10 s: no block was lost; training goes on at x(5)"
+
+
 def test_many_nodes_are_counted() -> None:
     console = Console(file=io.StringIO(), width=80)
     s = RunStatus(servers={f"server-{i}": i > 0 for i in range(300)})
@@ -217,6 +223,12 @@ def test_joined() -> None:
             "handing over 9 blocks: b and c leave",
         ),
         ("handover_started", {"moving_blocks": 1, "joining": [], "leaving": []}, "handing over 1 block"),
+        (
+            "handover_started",
+            {"moving_blocks": 0, "joining": ["worker-2"], "leaving": ["worker-1"]},
+            "worker-2 joins, worker-1 leaves",
+        ),
+        ("handover_completed", {"moved_blocks": 0, "iteration": 3}, "training goes on at x(3)"),
         ("waiting_for_node", {"kind": "server"}, "no server is left; waiting for a new one"),
         (
             "stop_requested",
