@@ -15,6 +15,9 @@ __all__ = ["app"]
 
 SCHEMA_VERSION = 1
 
+_NAME_WIDTH = 15
+_LABEL_WIDTH = 10
+
 app = typer.Typer(no_args_is_help=True, help="Data sets.")
 
 
@@ -27,18 +30,23 @@ def data() -> None:
 def list_data(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Show every data set: what it is, and where it is or how to get it."""
+    """Show every data set: what it is, and where it is or how to get it; and which files of your own can be read."""
+    from scarml.data.own_file import READERS
     from scarml.data.registry import list_data_sets
 
     described = [_describe(d) for d in list_data_sets()]
+    own = [{"suffix": suffix, "holds": holds} for suffix, (holds, _) in READERS.items()]
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "data_sets": described}, indent=2))
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "data_sets": described, "own_files": own}, indent=2))
         return
     for d in described:
-        print(f"{d['name']:<12} {d['description']}")
+        print(f"{d['name']:<{_NAME_WIDTH}} {d['description']}")
         for label in ("shape", "where", "terms", "source"):
             _print_wrapped(label, d[label])
         print()
+    print(f"{'PATH':<{_NAME_WIDTH}} a file of your own: what has a / or a . in it is a path")
+    for o in own:
+        _print_wrapped(o["suffix"], o["holds"])
 
 
 def _describe(data_set: DataSet) -> dict[str, Any]:
@@ -62,18 +70,18 @@ def _where(data_set: DataSet) -> str:
     base = os.environ.get("SCAR_DATA_DIR")
     if data_set.present:
         return f"present: {base}/{data_set.folder}"
-    files = ", ".join(f"{data_set.folder}/{f}" for f in data_set.files)
+    files = (" or " if data_set.any_of else ", ").join(f"{data_set.folder}/{f}" for f in data_set.files)
     place = f"in {base} (SCAR_DATA_DIR)" if base else "in a folder of your choice, and name that in SCAR_DATA_DIR"
     return f"missing: get it from the source below, and put {files} {place}"
 
 
 def _print_wrapped(label: str, text: str) -> None:
-    indent = " " * 13
+    indent = " " * (_NAME_WIDTH + 1)
     wrapper = textwrap.TextWrapper(
         100,
         initial_indent=indent,
-        subsequent_indent=indent + " " * 9,
+        subsequent_indent=indent + " " * (_LABEL_WIDTH + 1),
         break_long_words=False,  # paths and addresses stay whole
         break_on_hyphens=False,
     )
-    print(wrapper.fill(f"{label + ':':<8} {text}"))
+    print(wrapper.fill(f"{label + ':':<{_LABEL_WIDTH}} {text}"))

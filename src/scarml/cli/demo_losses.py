@@ -20,6 +20,7 @@ class Loss:
     Args:
         iteration: on x(iteration).
         by_us: whether this program has killed them.
+        reason: how the controller knows of the first one, in words.
         nodes: their names.
         lost_blocks: how many they held.
         detection_ms: from the signal until the controller knew of the last of them; None if nobody knows when it was sent.
@@ -31,6 +32,7 @@ class Loss:
 
     iteration: int
     by_us: bool
+    reason: str = ""
     nodes: list[str] = field(default_factory=list)
     lost_blocks: int = 0
     detection_ms: float | None = None
@@ -96,7 +98,7 @@ class LossTimes:
     def _lost(self, record: Record) -> None:
         by_us = bool(record.fields.get("killed"))
         if self._open is None:
-            self._open = Loss(self._iteration, by_us)
+            self._open = Loss(self._iteration, by_us, record.fields.get("reason", ""))
             self.losses.append(self._open)
         self._open.nodes.append(record["node"])
         self._open.by_us = self._open.by_us and by_us
@@ -115,7 +117,7 @@ def as_table(losses: Sequence[Loss], iterations: int) -> list[str]:
     if not losses:
         return [f"iterations     {iterations}", "lost           nothing"]
     rows = [
-        ("", [f"on x({x.iteration}), killed by {'us' if x.by_us else 'you'}" for x in losses]),
+        ("", [f"on x({x.iteration}), {_how(x)}" for x in losses]),
         ("nodes", [joined(x.nodes) for x in losses]),
         ("lost blocks", [f"{x.lost_blocks:,}" for x in losses]),
         ("noticed after", [_ms(x.detection_ms) for x in losses]),
@@ -131,6 +133,12 @@ def as_table(losses: Sequence[Loss], iterations: int) -> list[str]:
         for label, cells in rows
     ]
     return [*lines[:1], "─" * max(map(len, lines)), *lines[1:], "", f"{iterations} iterations in all"]
+
+
+def _how(loss: Loss) -> str:
+    if loss.by_us:
+        return "killed by us"
+    return "killed by you" if "has died" in loss.reason else "silent"
 
 
 def _ms(value: float | None) -> str:

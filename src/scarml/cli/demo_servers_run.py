@@ -50,7 +50,7 @@ class Stage:
         self._sleep = sleep
         self._pace_s = PACE_S if invites else 0.0
         self._servers: list[str] = []
-        self._has_recovered = False
+        self._has_killed = self._has_recovered = False
 
     def take_in(self, record: Record, progress: Progress) -> None:
         """Something has happened."""
@@ -61,6 +61,8 @@ class Stage:
                 self.processes = list(f["processes"])
                 self._servers = list(f["servers"])
                 progress.say("\n".join(_processes(self.processes)))
+            case "nodes_killed":
+                self._has_killed = True
             case "view_changed":
                 self._servers = list(f["servers"])
             case "node_joined":
@@ -69,7 +71,7 @@ class Stage:
                 if not f.get("killed"):
                     self._pace_s = min(self._pace_s, PACE_S)  # the user has done it: nothing to wait for
             case "recovery_completed":
-                self._has_recovered = self._has_recovered or f["kind"] != "start"
+                self._has_recovered = self._has_killed
             case "loss_evaluated":
                 self._invite_once(f["iteration"], progress)
                 self._wait(f["iteration"])

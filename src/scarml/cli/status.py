@@ -70,7 +70,7 @@ def _shown(as_json: bool, watch: bool) -> Iterator[Callable[[RunReport], None]]:
     if as_json:
         yield lambda report: print(json.dumps(report.to_json()), flush=True)
     elif not sys.stdout.isatty():
-        yield lambda report: print("\n".join(in_lines(report)), flush=True)
+        yield lambda report: print("\n".join([*in_lines(report), *([""] if watch else [])]), flush=True)
     else:
         from rich.console import Console
         from rich.live import Live

@@ -37,6 +37,7 @@ class CommandAnswers:
         self._open: list[Command] = []
         self._accepted: Command | None = None  # the last scale that the controller has taken up
         self._nodes: dict[str, set[str]] = {"servers": set(), "workers": set()}
+        self._lacks: str | None = None  # a kind of node, of which none is left
         self._mutex = Lock()
         self._moving: dict[str, int | None] = {}  # blocks that a node which leaves has handed over, if it leaves alone
 
@@ -56,7 +57,9 @@ class CommandAnswers:
             case "run_started" | "view_changed":
                 self._nodes = {kind: set(f[kind]) for kind in self._nodes}
             case "stop_requested":
-                self._settle(self._of("stop"), "it ends at the next boundary, with everything saved", done=True)
+                self._settle(self._of("stop"), self._how_it_stops(), done=True)
+            case "waiting_for_node":
+                self._lacks = f["kind"]
             case "scale_requested":
                 self._accept(next(iter(self._of("scale")), None))
             case "request_refused":
@@ -65,6 +68,7 @@ class CommandAnswers:
                 n_blocks = f["moving_blocks"] if len(f["leaving"]) + len(f["joining"]) == 1 else None
                 self._moving |= dict.fromkeys(f["leaving"], n_blocks)
             case "handover_completed" | "recovery_completed":
+                self._lacks = None
                 self._settle_scale()
             case "node_left":
                 self._left(f["node"])
@@ -72,6 +76,11 @@ class CommandAnswers:
                 self._lost(f["node"])
             case "run_finished":
                 self._settle(self._of("stop"), f"it has ended: {f['outcome']}, {f['reason']}", done=True)
+
+    def _how_it_stops(self) -> str:
+        if self._lacks is None:
+            return "it ends at the next boundary, with everything saved"
+        return f"it ends as it is saved: no {self._lacks} is left, so what had not been saved yet is not saved any more"
 
     # --------------------------------------------------------------------------------------------------------- scaling
     def _accept(self, command: Command | None) -> None:

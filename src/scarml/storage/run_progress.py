@@ -67,7 +67,7 @@ class RunProgress:
     losses: list[float] = field(default_factory=list)
     loss: dict[str, float] = field(default_factory=dict)
     servers: dict[str, bool] = field(default_factory=dict)
-    """Name → alive; who left of their own accord is not in it."""
+    """Name → alive; who left of their own accord, or was lost and replaced, is not in it."""
     workers: dict[str, bool] = field(default_factory=dict)
     pids: dict[str, int] = field(default_factory=dict)
     """Of the nodes that have processes of their own."""
@@ -145,7 +145,7 @@ class RunProgress:
             case "view_changed":
                 for nodes, names in ((self.servers, fields["servers"]), (self.workers, fields["workers"])):
                     for name in names:
-                        nodes.setdefault(name, True)
+                        _take_in_new(nodes, name)
             case "node_joined" if fields.get("pid") is not None:
                 self.pids[fields["node"]] = fields["pid"]
             case "node_lost":
@@ -179,6 +179,15 @@ class RunProgress:
     def _ask_ages(self) -> None:
         if self.ages is not None:
             self.saved_ages = SavedAges.of(self.ages(), self.iteration)
+
+
+def _take_in_new(nodes: dict[str, bool], name: str) -> None:
+    """A new node takes the place of one that was lost, if there is one: then as many are alive as there were."""
+    if name not in nodes:
+        lost = next((n for n, is_alive in nodes.items() if not is_alive), None)
+        if lost is not None:
+            del nodes[lost]
+        nodes[name] = True
 
 
 def _activity(record: Record) -> str | None:

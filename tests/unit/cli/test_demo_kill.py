@@ -28,7 +28,11 @@ def killed(iteration: int, nodes: Sequence[str], t_s: float, by_us: bool = True)
         record
         for i, n in enumerate(nodes, 1)
         for record in (
-            Record("node_lost", {"node": n, "reason": "…", "simulated": False, "killed": by_us}, t_s + 0.004 * i),
+            Record(
+                "node_lost",
+                {"node": n, "reason": "its process 7 on a has died", "simulated": False, "killed": by_us},
+                t_s + 0.004 * i,
+            ),
             Record("recovery_started", {"lost_blocks": 196 * i}, t_s + 0.004 * i + 0.001),
         )
     ]
@@ -92,6 +96,17 @@ def test_nobody_knows_when_somebody_else_has_killed() -> None:
     assert "noticed after  4 ms" in table
     assert "unknown" in table
     assert table.endswith("62 iterations in all")
+
+
+def test_who_was_only_silent_was_not_killed_by_the_user_who_is_not_invited_because_of_it() -> None:
+    play = Play(invites=True)
+    play.happens(STARTED)
+    silent = {"node": "server-0", "reason": "no sign of life for 10.1 s; it hangs", "simulated": False, "killed": False}
+    play.happens(Record("node_lost", silent), Record("recovery_started", {"lost_blocks": 196}))
+    play.happens(Record("recovery_completed", {"kind": "partial", "iteration": 0, "perturbation": None}))
+    play.trains(1, 20)
+    assert "Your turn" not in play.said.text
+    assert "on x(0), silent" in as_table(play.stage.losses.losses, 62)[0]
 
 
 def test_nothing_lost() -> None:

@@ -93,7 +93,7 @@ def test_while_processes_start_time_is_seen_to_pass_and_then_their_numbers() -> 
     assert "■ 70 ✗  1 of 2, lost: server-1" in seen(0.0)
     s.take_in(Record("node_joined", {"node": "server-2", "pid": 99, "host": "a"}))
     s.take_in(Record("view_changed", {"servers": ["server-0", "server-2"], "workers": []}))
-    assert "■ 70 ✗ ■ 99" in seen(0.0)
+    assert "■ 70 ■ 99  2 of 2" in seen(0.0), "replaced"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,19 @@ def test_stop_is_answered_when_the_run_takes_notice(run):
     assert run.told[1:] == [(2, "it has ended: stopped, scarml stop", True)]
 
 
+def test_a_stop_that_cannot_save_everything_does_not_promise_it(run):
+    run.report("waiting_for_node", kind="worker")
+    run.ask("stop")
+    run.report("stop_requested", reason="scarml stop")
+    ((_, outcome, done),) = run.told
+    assert done
+    assert "no worker is left, so what had not been saved yet is not saved" in outcome
+    run.report("recovery_completed", lost_blocks=0)
+    run.ask("stop")
+    run.report("stop_requested", reason="scarml stop")
+    assert run.told[-1][1] == "it ends at the next boundary, with everything saved"
+
+
 def test_scale_is_answered_when_the_nodes_work(run):
     run.ask("scale", servers=3, workers=2)
     run.report("scale_requested", servers=3, workers=2)

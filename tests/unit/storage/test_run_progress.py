@@ -67,8 +67,8 @@ def test_one_that_is_lost_stays_lost_in_later_views():
 
 def test_of_many_lost_nodes_the_last_are_told():
     progress = after(STARTED)
+    progress.take_in(Record("view_changed", {"servers": [f"server-{i}" for i in range(2, 1000)], "workers": []}))
     for i in range(2, 1000):
-        progress.take_in(Record("view_changed", {"servers": [f"server-{i}"], "workers": []}))
         progress.take_in(Record("node_lost", {"node": f"server-{i}"}))
     lost = [name for name, alive in names(progress.status()).items() if not alive]
     assert lost == [f"server-{i}" for i in range(968, 1000)]
@@ -86,3 +86,24 @@ def test_what_it_is_doing():
 
 def test_ages_that_are_not_known_are_not_told():
     assert after(STARTED, ages=lambda: {"W": np.zeros(3, int)}).status().saves == SavesStatus()
+
+
+def test_who_was_lost_and_replaced_is_not_counted_any_more():
+    progress = after(STARTED)
+    before = names(progress.status())
+    progress.take_in(Record("node_lost", {"node": "server-0"}))
+    assert names(progress.status())["server-0"] is False
+    rest = [n for n in before if n.startswith("server") and n != "server-0"]
+    progress.take_in(Record("view_changed", {"servers": [*rest, "server-9"], "workers": []}))
+    after_that = names(progress.status())
+    assert "server-0" not in after_that
+    assert after_that["server-9"]
+    assert len(after_that) == len(before)
+
+
+def test_while_processes_start_and_while_a_node_is_missing_the_run_says_so():
+    progress = after(("nodes_starting", {"n_nodes": 1}))
+    assert progress.status().activity == "starting 1 process"
+    progress.take_in(Record(*STARTED))
+    progress.take_in(Record("waiting_for_node", {"kind": "worker"}))
+    assert progress.status().activity == "waiting for a worker"
