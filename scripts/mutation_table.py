@@ -22,6 +22,7 @@ def rows() -> list[str]:
     lines = ["| mutation | noticed in life | what it says |", "| --- | --- | --- |"]
     for mutation in MUTATIONS:
         with pytest.MonkeyPatch.context() as patch:
+            mutation.concentrate(patch)
             mutation.apply(patch)
             seed, story = first_noticed(mutation)
         story = re.sub(r"^seed \d+: ", "", story).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""Nine ways in which SCAR could be subtly wrong, each as a function that makes it so.
+"""Ways in which SCAR could be subtly wrong, each as a function that makes it so.
 
 Each takes out one line of defence and nothing else. `test_mutations` shows that the simulation notices every one of
 them, so that a green simulation means something.
@@ -11,14 +11,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
-from scarml.checkpoint.block_cache import BlockCache
+from scarml.checkpoint.block_cache import BlockCache, CachePart
+from scarml.checkpoint.version_index import Version, Versions
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
+from scarml.control.controller import Controller
 from scarml.control.recovery_coordinator import RecoveryCoordinator
-from scarml.engine.node import BlockHolder, Reply
+from scarml.engine.node import BlockHolder, Handed, HandOver, Reply, Store, Stored
+from scarml.engine.node_host import NodeHost
 from scarml.engine.server import Server
+from scarml.engine.simulation import incarnation
+from scarml.storage.background_writer import SaveJob, write_job
 from scarml.storage.local import LocalStore
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.simulated_disk import SimulatedDisk
@@ -34,11 +40,18 @@ class Mutation:
         name: what is wrong.
         apply: makes it so.
         first_seed: where the search for a life that notices begins; some have to be searched for long.
+        faults: if given, only these strike in the lives that are searched; what it takes is rare in others.
     """
 
     name: str
     apply: Patch
     first_seed: int = 0
+    faults: tuple[str, ...] = ()
+
+    def concentrate(self, patch: pytest.MonkeyPatch) -> None:
+        """Let only its faults strike."""
+        if self.faults:
+            patch.setattr(incarnation, "_FAULTS", [f for f in incarnation._FAULTS if f[0] in self.faults])
 
 
 def _no_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -89,13 +102,22 @@ def _no_repeat_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def _survivors_rolled_back(patch: pytest.MonkeyPatch) -> None:
-    original = RecoveryCoordinator.lose
+    """The controller has survivors load what they hold, and they obey: the one without the other does no harm."""
+    lose, load = RecoveryCoordinator.lose, BlockHolder._load
 
-    def lose(self: RecoveryCoordinator, nodes: Any) -> None:
-        original(self, nodes)
+    def lose_all(self: RecoveryCoordinator, *args: Any) -> None:
+        lose(self, *args)
         self.unsettle_all()
 
-    patch.setattr(RecoveryCoordinator, "lose", lose)
+    def load_all(self: BlockHolder, *args: Any) -> Any:
+        term, self.term = self.term, -1  # what they hold is thought to be of another term
+        try:
+            return load(self, *args)
+        finally:
+            self.term = term
+
+    patch.setattr(RecoveryCoordinator, "lose", lose_all)
+    patch.setattr(BlockHolder, "_load", load_all)
 
 
 def _durable_when_staged(patch: pytest.MonkeyPatch) -> None:
@@ -120,6 +142,60 @@ def _unit_before_complete(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CheckpointCoordinator, "_progress", progress)
 
 
+def _giver_forgets(patch: pytest.MonkeyPatch) -> None:
+    original = BlockHolder._take_over
+
+    def take_over(self: BlockHolder, *args: Any) -> None:
+        original(self, *args)
+        self._outgoing = {}
+
+    patch.setattr(BlockHolder, "_take_over", take_over)
+
+
+def _no_lease_check(patch: pytest.MonkeyPatch) -> None:
+    def store(self: NodeHost, output: Store) -> None:
+        if not self._is_over:
+            self._to_itself(Stored(output.segment.save_id, write_job(self._folder, SaveJob(output.segment))))
+
+    patch.setattr(NodeHost, "_store", store)
+
+
+def _hand_over_during_a_save(patch: pytest.MonkeyPatch) -> None:
+    original = Controller._proceed
+
+    def proceed(self: Controller) -> list[m.Action]:
+        change = self.membership.change(self.view)
+        return original(self) if self._lost or change.is_empty else self._reshape(change)
+
+    patch.setattr(Controller, "_proceed", proceed)
+
+
+def _without_cache(patch: pytest.MonkeyPatch, version_of: Callable[[BlockHolder], Version]) -> None:
+    """Who takes blocks over believes of all of them what ``version_of`` says, instead of what their giver knew."""
+    original = BlockHolder._add_handed
+
+    def add_handed(self: BlockHolder, handed: Handed) -> None:
+        believed: Handed = {}
+        for name, parts in handed.items():
+            for part in parts:
+                versions = Versions.initial(len(part.blocks))
+                versions.set(np.arange(len(versions)), version_of(self))
+                nobody = np.zeros(len(versions), bool)
+                cache = CachePart(part.blocks, versions, versions, given_up=nobody, taken_over=nobody)
+                believed.setdefault(name, []).append(HandOver(part.blocks, cache))
+        original(self, believed)
+
+    patch.setattr(BlockHolder, "_add_handed", add_handed)
+
+
+def _claims_too_much(patch: pytest.MonkeyPatch) -> None:
+    _without_cache(patch, lambda holder: Version(holder.term, holder.commit, 0))
+
+
+def _claims_too_little(patch: pytest.MonkeyPatch) -> None:
+    _without_cache(patch, lambda holder: Version(0, 0, 0))
+
+
 MUTATIONS = (
     Mutation("fsync left out", _no_fsync),
     Mutation("fsync after rename", _fsync_after_rename, first_seed=700),
@@ -130,4 +206,14 @@ MUTATIONS = (
     Mutation("survivors rolled back", _survivors_rolled_back),
     Mutation("cache marked durable before it is", _durable_when_staged),
     Mutation("full save counted before complete", _unit_before_complete),
+    Mutation("the giver forgets its blocks at once", _giver_forgets),
+    Mutation("lease not checked before storing", _no_lease_check, faults=("pause two", "store slow")),
+    Mutation("hand-over while a save is in flight", _hand_over_during_a_save, faults=("scale", "store slow")),
+    Mutation("blocks handed over without cache, all taken for durable", _claims_too_much),
+    Mutation("blocks handed over without cache, none taken for durable", _claims_too_little),
+    Mutation(
+        "silent node's old view obeyed",
+        _silent_node_obeyed,
+        faults=SILENCE,
+    ),
 )

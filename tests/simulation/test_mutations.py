@@ -19,6 +19,7 @@ MAX_LIVES = 2000
 @pytest.mark.ci
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name.replace(" ", "-"))
 def test_is_noticed(mutation: Mutation, monkeypatch: pytest.MonkeyPatch, record_property) -> None:
+    mutation.concentrate(monkeypatch)
     with monkeypatch.context() as patch:
         mutation.apply(patch)
         seed, story = first_noticed(mutation)

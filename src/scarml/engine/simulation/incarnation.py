@@ -68,6 +68,9 @@ class SimulatedNodes(LocalNodes):
         self._virtual = scheduler
         self._rng = rng
 
+    def __contains__(self, name: NodeId) -> bool:
+        return name in self._hosts
+
     def ping(self) -> None:
         """The controller speaks to every node it knows of, and each that lives answers."""
         for name in self.live:
@@ -109,6 +112,8 @@ class Incarnation:
         n_workers = scenario.workers if number == 1 else int(self._rng.integers(1, 4))
         self._disks: dict[NodeId, SimulatedDisk] = {}
         self._power_cords: set[NodeId] = set()
+        self._n_file_operations: dict[NodeId, int] = {}
+        self._listens = True
         self._number = number
         self.scheduler: VirtualScheduler = VirtualScheduler(self._rng, world.trace)
         controller = Controller(
@@ -161,9 +166,15 @@ class Incarnation:
 
     def _listen(self) -> None:
         """A heartbeat of everybody, and again after a while."""
+        if not self._listens:
+            return
         self.nodes.ping()
         self.scheduler.post(m.Tick(self.scheduler.now_s()))
         self.scheduler.at(self._world.scenario.silence_s / 6, "listen", self._listen)
+
+    def stop_listening(self) -> None:
+        """The controller says nothing more: who has not ended by itself, its lease ends."""
+        self._listens = False
 
     def plan_faults(self, n: int) -> None:
         """Let ``n`` things go wrong at random moments from now."""
@@ -178,6 +189,7 @@ class Incarnation:
         if ran is None:
             return False
         owner, crash = ran
+        self._check_lease(owner)
         if crash is not None:
             if owner in self._power_cords:
                 self._world.disk.crash()
@@ -186,6 +198,16 @@ class Incarnation:
                 raise DriverDiedError("crash at a file operation")
             self.kill(owner, "crashed at a file operation")
         return True
+
+    def _check_lease(self, name: NodeId) -> None:
+        """A node that has just done something: it has left the store alone if its lease is over."""
+        if name not in self.nodes:
+            return
+        before, now = self._n_file_operations.get(name, 0), len(self._disks[name].log)
+        self._n_file_operations[name] = now
+        if now > before:
+            story = f"{name} works on the store after its lease is over"
+            self._world.witness.require(not self.nodes.host(name).lease.is_over, 3, story)
 
     def kill(self, name: NodeId, reason: str) -> None:
         """A node's process dies; what it has written stays."""

@@ -21,7 +21,7 @@ from scarml.control import messages as m
 from scarml.control.view import Layout
 from scarml.core.model import Model
 from scarml.core.rng import stream
-from scarml.core.sequential import Sequential, initial_blocks
+from scarml.core.sequential import Sequential, State, initial_blocks
 from scarml.engine.node import Training
 from scarml.engine.simulation.incarnation import DriverDiedError, Incarnation, World
 from scarml.engine.simulation.scenario import Scenario
@@ -35,6 +35,7 @@ __all__ = ["Life", "live"]
 
 MAX_STARTS = 25
 MAX_TASKS = 60_000
+MAX_TASKS_AFTER_THE_END = 2_000
 
 
 @dataclass(slots=True)
@@ -141,11 +142,27 @@ class _Living:
                 self._zombies.remove(zombie)
 
     def _check_end(self, incarnation: Incarnation) -> None:
-        """A run that ended with everything saved: its folder holds exactly its last state."""
+        """A run that ended with everything saved: its folder holds its last state, and that is how it stays.
+
+        After the end some nodes may live on that were taken for lost, some files may still be tidied up, and the power
+        may fail.
+        """
+        state = incarnation.follower.state_in_view()
+        self._check_stored(incarnation, state)
+        incarnation.stop_listening()
+        try:
+            for _ in range(MAX_TASKS_AFTER_THE_END):
+                if not incarnation.step():
+                    break
+        except DriverDiedError:
+            pass
+        self._check_stored(incarnation, state)
+
+    def _check_stored(self, incarnation: Incarnation, state: State) -> None:
         store = LocalStore("/run", self._world.disk.process(), token=f"reader-{self._life.starts}")
         reader = RunFolder(store, {}).reader(incarnation.cluster.controller.term)
         training = self._world.training
-        for name, blocks in incarnation.follower.state_in_view().items():
+        for name, blocks in state.items():
             table = blocks.table
             if table.derived:
                 continue
