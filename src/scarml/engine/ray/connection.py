@@ -119,7 +119,7 @@ class RayCluster:
         os.environ.setdefault("RAY_AUTH_MODE", "disabled")  # it listens on this machine only; else a token file is made
         os.environ.update({k: v for k, v in ONE_THREAD.items() if k not in os.environ})
         _sweep()
-        self._folder = tempfile.mkdtemp(prefix=PREFIX)  # short: it holds Unix sockets
+        self._folder = tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder())
         self._lock = _locked(self._folder)
         ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
 
@@ -222,6 +222,12 @@ def _see_that_somebody_listens(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
 
 
+def _short_folder() -> str:
+    """For temporary files; the path of a Unix socket below it may have 107 bytes, of which Ray uses 67 and we 18."""
+    folder = tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) <= 20 else "/tmp"
+
+
 def _locked(folder: str | Path) -> int | None:
     """A lock on a folder, as long as this process lives; None if another process has it."""
     lock = os.open(folder, os.O_RDONLY)
@@ -235,7 +241,7 @@ def _locked(folder: str | Path) -> int | None:
 
 def _sweep() -> None:
     """Remove the folders of processes that were killed."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in Path(_short_folder()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's; or somebody else was faster
             if time() - folder.stat().st_mtime > SWEEP_AFTER_S and (lock := _locked(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)

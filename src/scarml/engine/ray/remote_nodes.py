@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
@@ -74,6 +75,9 @@ class RemoteNodes:
         self._here = socket.gethostname()
         self._mutex = threading.Lock()
         self._is_over = threading.Event()
+        self._first: set[NodeId] = set()
+        """Nodes of the first view that have not begun."""
+        self._first_begun: SimpleQueue[tuple[NodeId, BaseException | None]] = SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True, name="scarml-listener")
 
     # ------------------------------------------------------------------------------------------------ life and death
@@ -84,20 +88,15 @@ class RemoteNodes:
             ClusterError: one of them cannot be started.
             Exception: whatever the model raised, or reading the data.
         """
+        self._first = set(nodes)
         for name, kind in nodes.items():
             self._begin(name, kind)
-        begun = {member.begun: name for name, member in self._members.items()}
-        pending, deadline_s = list(begun), monotonic() + START_S
-        while pending:
-            ready, pending = ray.wait(pending, num_returns=len(pending), timeout=LOOK_S)
-            for reference in ready:
-                self._has_begun(begun[reference], ray_get(reference))
-            if monotonic() > deadline_s:
-                names = ", ".join(begun[r] for r in pending)
-                raise ClusterError(
-                    f"{names} could not be started within {START_S:.0f} s. Is there room on the cluster (ray status)?"
-                )
-        self._listener.start()
+        self._listener.start()  # now: who has begun must hear of the driver while others have not
+        while self._first:
+            name, error = self._first_begun.get()
+            if error is not None:
+                raise error
+            self._first.discard(name)
 
     def start(self, name: NodeId, kind: m.NodeKind) -> None:
         """Start another one; the listener hears of it when it has begun."""
@@ -201,6 +200,7 @@ class RemoteNodes:
         try:
             self._listen_until_over()
         except BaseException as e:  # noqa: BLE001 - brought to the thread that waits for events, which raises it
+            self._first_begun.put(("", e))
             self._post(e)
 
     def _listen_until_over(self) -> None:
@@ -208,7 +208,7 @@ class RemoteNodes:
         ticks_at_s = 0.0
         while not self._is_over.is_set():
             now_s = monotonic()
-            if now_s >= ticks_at_s:
+            if now_s >= ticks_at_s and not self._first:  # else who has not begun yet would seem to be silent
                 self._post(m.Tick(now_s))
                 ticks_at_s = now_s + self._tick_s
             self._poll(polls, now_s)
@@ -248,7 +248,7 @@ class RemoteNodes:
             self._post(m.NodeLost(name, _why_it_died(member, e)))
             return
         except RayTaskError as e:
-            self._post(e.cause if isinstance(e.cause, BaseException) else e)
+            self._post(_as_raised(e))
             return
         except RayError as e:  # it may live: if not, its silence will tell
             _log.debug("%s cannot be reached: %s", name, e)
@@ -268,32 +268,35 @@ class RemoteNodes:
         try:
             self._has_begun(name, ray.get(reference))
         except RayError as e:
-            member.begun = None
             _log.debug("%s could not be started: %s", name, e)
-            self._post(m.NodeLost(name, f"it could not be started: {_last_line(e)}"))
+            self._cannot_begin(name, member, _as_raised(e), f"it could not be started: {_last_line(e)}")
         else:
-            self._post(m.NodeJoined(name))
+            if name in self._first:
+                self._first_begun.put((name, None))
+            else:
+                self._post(m.NodeJoined(name))
+
+    def _cannot_begin(self, name: NodeId, member: _Member, error: BaseException, why: str) -> None:
+        member.begun = None
+        if name in self._first:
+            self._first_begun.put((name, error))
+        else:
+            self._post(m.NodeLost(name, why))
 
     def _give_up_late_ones(self, beginning: Iterable[NodeId]) -> None:
         for name in beginning:
             member = self._members.get(name)
             if member is not None and member.begun is not None and monotonic() > member.begins_by_s:
-                member.begun = None
-                self._post(m.NodeLost(name, f"it could not be started within {START_S:.0f} s"))
+                why = f"could not be started within {START_S:.0f} s"
+                error = ClusterError(f"{name} {why}. Is there room on the cluster (ray status)?")
+                self._cannot_begin(name, member, error, f"it {why}")
 
 
-def ray_get(reference: Any) -> Any:
-    """The value; an error as it was raised, not wrapped by Ray.
-
-    Raises:
-        ClusterError: the process has died.
-    """
-    try:
-        return ray.get(reference)
-    except RayTaskError as e:
-        raise (e.cause if isinstance(e.cause, BaseException) else e) from None
-    except RayActorError as e:
-        raise ClusterError(f"the process of a node could not be started: {_last_line(e)}") from None
+def _as_raised(error: RayError) -> BaseException:
+    """What was raised in another process, not wrapped by Ray."""
+    if isinstance(error, RayTaskError):
+        return error.cause if isinstance(error.cause, BaseException) else error
+    return ClusterError(f"the process of a node could not be started: {_last_line(error)}")
 
 
 def _is_well(ended: Any) -> bool:
