@@ -7,10 +7,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from scarml.engine.ray.connection import RayCluster
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 
@@ -55,6 +59,17 @@ def data_dir() -> Path:
         pytest.skip("SCAR_DATA_DIR is not set: this test needs the full data sets (docs/reference/data.md)")
     assert Path(value).is_dir(), f"SCAR_DATA_DIR={value} is not a folder"
     return Path(value)
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """A Ray, and processes in it, for all tests: it takes ten seconds to start, and a job in it one."""
+    from scarml.engine.ray.connection import RayCluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("RAY_ADDRESS", raising=False)
+        with RayCluster() as cluster:
+            yield cluster
 
 
 @pytest.fixture
