@@ -211,9 +211,4 @@ MUTATIONS = (
     Mutation("hand-over while a save is in flight", _hand_over_during_a_save, faults=("scale", "store slow")),
     Mutation("blocks handed over without cache, all taken for durable", _claims_too_much),
     Mutation("blocks handed over without cache, none taken for durable", _claims_too_little),
-    Mutation(
-        "silent node's old view obeyed",
-        _silent_node_obeyed,
-        faults=SILENCE,
-    ),
 )
