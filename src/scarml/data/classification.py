@@ -20,6 +20,7 @@ class Classification:
         features: one row an example, shape (n_examples, n_features), any numeric dtype.
         labels: class of each example, 0 … n_classes − 1, an integer dtype, shape (n_examples,).
         n_classes: how many classes there are, with or without examples.
+        classes: what the source calls each class, shape (n_classes,); None if they have no names but their numbers.
 
     Raises:
         DataError: if the shapes do not fit together or a label is out of range.
@@ -33,6 +34,7 @@ class Classification:
     features: Array
     labels: Array
     n_classes: int
+    classes: Array | None = None
 
     def __post_init__(self) -> None:
         if self.features.ndim != 2 or self.features.dtype.kind not in "fiub":
@@ -44,6 +46,8 @@ class Classification:
             )
         if self.n_classes < 1:
             raise DataError(f"n_classes is {self.n_classes}; expected at least 1")
+        if self.classes is not None and self.classes.shape != (self.n_classes,):
+            raise DataError(f"classes have shape {self.classes.shape}; expected n_classes, {self.n_classes} names")
         wrong = np.flatnonzero((self.labels < 0) | (self.labels >= self.n_classes))
         if len(wrong):
             raise DataError(f"example {wrong[0]} has label {self.labels[wrong[0]]}; expected 0 to {self.n_classes - 1}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scarml.errors import DataError
 
-__all__ = ["DATA_DIR_VARIABLE", "find", "is_present"]
+__all__ = ["DATA_DIR_VARIABLE", "find", "find_one", "is_present"]
 
 DATA_DIR_VARIABLE = "SCAR_DATA_DIR"
 
@@ -40,7 +40,16 @@ def find(name: str, folder: str, files: tuple[str, ...], source: str) -> list[Pa
     return paths
 
 
-def is_present(folder: str, files: tuple[str, ...]) -> bool:
-    """Whether all the files are where `find` looks for them."""
+def find_one(name: str, folder: str, files: tuple[str, ...], source: str) -> Path:
+    """The path of the first of the files that is there, where any of them will do; all else is as in `find`."""
+    for file in files[1:]:
+        if is_present(folder, (file,)) and not is_present(folder, files[:1]):
+            return find(name, folder, (file,), source)[0]
+    return find(name, folder, files[:1], source)[0]
+
+
+def is_present(folder: str, files: tuple[str, ...], any_of: bool = False) -> bool:
+    """Whether all the files, or any of them, are where `find` looks for them."""
     root = os.environ.get(DATA_DIR_VARIABLE, "")
-    return bool(root) and all(Path(root, folder, file).is_file() for file in files)
+    there = (Path(root, folder, file).is_file() for file in files)
+    return bool(root) and (any(there) if any_of else all(there))

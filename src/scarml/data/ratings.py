@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scarml.core.block import Array, Ids
+from scarml.core.block import Array
 from scarml.errors import DataError
 
 __all__ = ["Ratings"]
@@ -22,7 +22,7 @@ class Ratings:
         rating: finite numbers, shape (n_ratings,).
         n_users: rows of the matrix, with or without ratings.
         n_items: columns of the matrix.
-        user_ids: what the source calls each user, shape (n_users,); None if it has no names of its own.
+        user_ids: what the source calls each user, numbers or text, shape (n_users,); None if it has none.
         item_ids: what the source calls each item, shape (n_items,).
 
     Raises:
@@ -39,8 +39,8 @@ class Ratings:
     rating: Array
     n_users: int
     n_items: int
-    user_ids: Ids | None = None
-    item_ids: Ids | None = None
+    user_ids: Array | None = None
+    item_ids: Array | None = None
 
     def __post_init__(self) -> None:
         if not self.user.shape == self.item.shape == self.rating.shape == (self.user.size,):

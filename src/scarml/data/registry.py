@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scarml.data import mnist, movielens
+from scarml.data import covtype, jester, kos, mnist, movielens, newsgroups, reuters
 from scarml.data.location import is_present
+from scarml.data.own_file import is_path, read_own_file
 from scarml.errors import DataError
 
 __all__ = ["DataSet", "list_data_sets", "load"]
@@ -31,6 +32,7 @@ class DataSet:
         folder: where they go inside ``SCAR_DATA_DIR``; empty if they come with SCAR.
         files: which they are.
         read: loads it.
+        any_of: whether one of the files is enough.
     """
 
     name: str
@@ -41,14 +43,17 @@ class DataSet:
     folder: str
     files: tuple[str, ...]
     read: Callable[[], Any]
+    any_of: bool = False
 
     @property
     def present(self) -> bool:
         """Whether `load` would find its files."""
-        return not self.folder or is_present(self.folder, self.files)
+        return not self.folder or is_present(self.folder, self.files, self.any_of)
 
 
 _MNIST_TERMS = "copyright Yann LeCun and Corinna Cortes, CC BY-SA 3.0"
+_NEWSGROUPS_TERMS = "no formal licence; posts of 1993, gathered by Ken Lang, widely redistributed for research"
+_REUTERS_TERMS = "copyright Reuters Ltd; research only; to be called Reuters-21578, Distribution 1.0, in publications"
 
 _DATA_SETS = (
     DataSet(
@@ -81,6 +86,87 @@ _DATA_SETS = (
         files=movielens.FILES,
         read=movielens.load_movielens,
     ),
+    DataSet(
+        name="covtype",
+        description="CoverType, kinds of forest: measurements as they are, shuffled",
+        shape="581,012 examples of 54 features, 7 classes",
+        terms="copyright Jock A. Blackard and Colorado State University; free use with that notice",
+        source=covtype.SOURCE,
+        folder=covtype.FOLDER,
+        files=covtype.FILES,
+        read=covtype.load_covtype,
+        any_of=True,
+    ),
+    DataSet(
+        name="jester",
+        description="Jester, a part of data set 2: ratings of jokes, rescaled to [0, 10]",
+        shape="385,416 ratings, 13,095 users, 140 rated jokes",
+        terms="free for research that cites Goldberg, Roeder, Gupta and Perkins, Eigentaste, 2001",
+        source=jester.SOURCE,
+        folder=jester.FOLDER,
+        files=jester.FILES,
+        read=jester.load_jester,
+    ),
+    DataSet(
+        name="20newsgroups",
+        description="20 Newsgroups, all documents: words in at least 10 of them",
+        shape="18,821 documents, 17,660 words, 2,186,612 tokens",
+        terms=_NEWSGROUPS_TERMS,
+        source=newsgroups.SOURCE,
+        folder=newsgroups.FOLDER,
+        files=newsgroups.FILES,
+        read=newsgroups.load_newsgroups,
+    ),
+    DataSet(
+        name="20newsgroups-5k",
+        description="20 Newsgroups, training part: the 5,000 words in most of its documents",
+        shape="11,293 documents, 5,000 words, 1,096,024 tokens",
+        terms=_NEWSGROUPS_TERMS,
+        source=newsgroups.SOURCE,
+        folder=newsgroups.FOLDER,
+        files=newsgroups.FILES,
+        read=newsgroups.load_newsgroups_5k,
+    ),
+    DataSet(
+        name="reuters-r52",
+        description="Reuters-21578, documents with one topic of 52: words in at least 5 of them",
+        shape="9,100 documents, 6,930 words, 548,660 tokens",
+        terms=_REUTERS_TERMS,
+        source=reuters.SOURCE,
+        folder=reuters.FOLDER,
+        files=reuters.FILES,
+        read=reuters.load_reuters_r52,
+    ),
+    DataSet(
+        name="reuters-r8",
+        description="Reuters-21578, documents with one of the 8 largest topics: words in at least 5 of them",
+        shape="7,674 documents, 5,952 words, 430,299 tokens",
+        terms=_REUTERS_TERMS,
+        source=reuters.SOURCE,
+        folder=reuters.FOLDER,
+        files=reuters.FILES,
+        read=reuters.load_reuters_r8,
+    ),
+    DataSet(
+        name="reuters-395",
+        description="Reuters, the small corpus of the Python package lda: news of 1996",
+        shape="395 documents, 4,258 words, 84,010 tokens",
+        terms="no separate terms are stated for the corpus; the package is MPL-2.0",
+        source=reuters.SOURCE_395,
+        folder=reuters.FOLDER,
+        files=reuters.FILES_395,
+        read=reuters.load_reuters_395,
+    ),
+    DataSet(
+        name="kos",
+        description="KOS, blog entries, from UCI's bag of words; words are numbers only",
+        shape="3,430 documents, 6,906 words, 467,714 tokens",
+        terms="CC BY 4.0 (UCI, David Newman); the texts remain their owners'",
+        source=kos.SOURCE,
+        folder=kos.FOLDER,
+        files=kos.FILES,
+        read=kos.load_kos,
+    ),
 )
 
 
@@ -90,12 +176,20 @@ def list_data_sets() -> list[DataSet]:
 
 
 def load(name: str) -> Any:
-    """The data set ``name``, as `Classification` or `Ratings`.
+    """A data set, as `Classification`, `Ratings` or `Corpus`.
+
+    Args:
+        name: of one of the list, or the path of a file, which has a ``/`` or a ``.`` in it (`scarml.data.own_file`).
 
     Raises:
-        DataError: if there is no such data set, or its files are missing or damaged.
+        DataError: if there is no such data set or file, or it is damaged or incomplete.
     """
     for data_set in _DATA_SETS:
         if data_set.name == name:
             return data_set.read()
-    raise DataError(f"there is no data set {name!r}; there are {', '.join(d.name for d in _DATA_SETS)}")
+    if is_path(name):
+        return read_own_file(name)
+    raise DataError(
+        f"there is no data set {name!r}; there are {', '.join(d.name for d in _DATA_SETS)}; a file of your own is "
+        "named by its path, with its suffix"
+    )

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from scarml.core.block import Array, Ids, Table
+from scarml.core.model import Model
+from scarml.core.sequential import initial_blocks
 from scarml.errors import UsageError
 from scarml.running_checkpoint.opening import store_at
 from scarml.storage.run_folder import RunFolder
@@ -24,7 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 def load(
-    url: str | os.PathLike[str] | Store, storage_options: Mapping[str, Any] | None = None
+    url: str | os.PathLike[str] | Store,
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    model: Model | None = None,
 ) -> dict[str, dict[str, Array]]:
     """The newest stored value of every block: arrays by table and field.
 
@@ -33,6 +38,8 @@ def load(
     Args:
         url: the run's folder.
         storage_options: for ``s3://``.
+        model: that was trained. Blocks that were never saved, such as those that have not moved since then, get their
+            value of x(0) from it: the weights of a pixel that is black in every picture, for example.
 
     Returns:
         Per table its fields: dense ones of shape (n_blocks, …), ragged ones flat. A ragged table has ``lengths``, the
@@ -60,14 +67,24 @@ def load(
         for damage in read.damaged:
             _log.warning("an older copy is used: %s", damage)
         n_missing = int((~read.found).sum())
-        if n_missing:
+        if n_missing and model is None:
             raise UsageError(
                 f"{n_missing} of {table.n_blocks} blocks of table {table.name!r} in {store!r} have not been saved: "
-                "they have the values that training began with, which only the program that made the run can make"
+                "they have the values that training began with, which only the program that made the run can make; for "
+                "a run of scarml train or scar.Job give its model, scar.load(run, model=scar.MLR())"
             )
+        if n_missing and model is not None:
+            read.blocks.put(initial_blocks(model, table, table.all_ids[~read.found], _seed_of(folder)))
         lengths = {} if table.lengths is None else {"lengths": table.lengths}
         loaded[table.name] = {**read.blocks.fields, **lengths}
     return loaded
+
+
+def _seed_of(folder: RunFolder) -> int:
+    seed = folder.description.get("seed")
+    if type(seed) is not int:
+        raise UsageError(f"the description of the run has the seed {seed!r}; expected that of a run of a model")
+    return seed
 
 
 def _stored_tables(store: Store, term: int) -> list[Table]:

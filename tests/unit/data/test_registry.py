@@ -7,13 +7,28 @@ import pytest
 
 from scarml.data.classification import Classification
 from scarml.data.ratings import Ratings
-from scarml.data.registry import list_data_sets, load
+from scarml.data.registry import DataSet, list_data_sets, load
 from scarml.errors import DataError
+
+NAMES = [
+    "mnist",
+    "mnist-10k",
+    "movielens",
+    "covtype",
+    "jester",
+    "20newsgroups",
+    "20newsgroups-5k",
+    "reuters-r52",
+    "reuters-r8",
+    "reuters-395",
+    "kos",
+]
+WITH_FILES = [d for d in list_data_sets() if d.folder]
 
 
 def test_names_are_unique_and_everything_is_said() -> None:
     data_sets = list_data_sets()
-    assert [d.name for d in data_sets] == ["mnist", "mnist-10k", "movielens"]
+    assert [d.name for d in data_sets] == NAMES
     assert all(d.description and d.shape and d.terms and d.source for d in data_sets)
 
 
@@ -23,23 +38,42 @@ def test_packaged_data_is_present_without_a_folder(monkeypatch: pytest.MonkeyPat
 
 
 def test_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(DataError, match="no data set 'minst'; there are mnist, mnist-10k, movielens"):
+    with pytest.raises(DataError, match=r"no data set 'minst'; there are mnist, mnist-10k, .* by its path"):
         load("minst")
 
 
-@pytest.mark.parametrize("name", ["mnist", "movielens"])
-def test_missing_folder_says_where_to_get_it_and_where_to_put_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("data_set", WITH_FILES, ids=lambda d: d.name)
+def test_missing_folder_says_where_to_get_it_and_where_to_put_it(
+    data_set: DataSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("SCAR_DATA_DIR", raising=False)
-    with pytest.raises(DataError, match=rf"data set '{name}' .*https?://.*\$SCAR_DATA_DIR/{name}"):
-        load(name)
+    with pytest.raises(DataError, match=rf"data set '{data_set.name}' .*https?://.*\$SCAR_DATA_DIR/{data_set.folder}/"):
+        load(data_set.name)
 
 
-@pytest.mark.parametrize("name", ["mnist", "movielens"])
-def test_missing_file_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("data_set", WITH_FILES, ids=lambda d: d.name)
+def test_missing_file_is_named(data_set: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCAR_DATA_DIR", str(tmp_path))
-    with pytest.raises(DataError, match=rf"missing {tmp_path}/{name}.*https?://.* put them into {tmp_path}/{name}"):
-        load(name)
+    folder = tmp_path / data_set.folder
+    with pytest.raises(DataError, match=rf"missing {folder}/{data_set.files[0]}.*https?://.* put them into {folder}/"):
+        load(data_set.name)
     assert not any(d.present for d in list_data_sets() if d.folder)
+
+
+@pytest.mark.parametrize("data_set", [d for d in WITH_FILES if d.any_of], ids=lambda d: d.name)
+def test_one_of_several_files_is_enough(data_set: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCAR_DATA_DIR", str(tmp_path))
+    (tmp_path / data_set.folder).mkdir()
+    for file in reversed(data_set.files):
+        (tmp_path / data_set.folder / file).touch()
+        assert data_set.present
+        with pytest.raises(DataError, match=rf"{data_set.folder}/{file} "):  # which is empty
+            load(data_set.name)
+
+
+@pytest.mark.usefixtures("data_dir")
+def test_all_files_are_there() -> None:
+    assert [d.name for d in list_data_sets() if not d.present] == []
 
 
 @pytest.mark.parametrize(
@@ -56,6 +90,11 @@ def test_missing_file_is_named(name: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_wrong_classification_is_refused(features: object, labels: object, n_classes: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Classification(features, labels, n_classes)  # type: ignore[arg-type]
+
+
+def test_classes_have_a_name_each() -> None:
+    with pytest.raises(DataError, match=r"classes have shape \(1,\); expected n_classes, 2 names"):
+        Classification(np.zeros((1, 1)), np.zeros(1, int), 2, np.array(["a"]))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,11 +133,43 @@ def test_data_of_another_kind_is_refused() -> None:
         MF().tables([1])  # type: ignore[arg-type]
 
 
+def test_the_items_with_the_highest_predictions_are_recommended() -> None:
+    rng = stream(0, "recommend")
+    tables = {"L": {"value": rng.random((5, 3))}, "R": {"value": rng.random((9, 3))}}
+    predicted = tables["R"]["value"] @ tables["L"]["value"][2]
+    order = np.argsort(-predicted)
+    items, ratings = MF.recommend(tables, user=2, n=4)
+    assert items.tolist() == order[:4].tolist()
+    assert ratings.tolist() == predicted[order[:4]].tolist()
+    seen = np.array([order[1], order[0], order[1]])
+    assert MF.recommend(tables, 2, n=99, seen=seen)[0].tolist() == order[2:].tolist()
+    assert MF.recommend(tables, 2, seen=np.arange(9))[0].tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "arguments", "message"),
+    [
+        ({"L": {}}, {}, "expected L and R with as many factors each"),
+        ({"R": {"value": np.zeros((4, 2))}}, {}, "expected L and R with as many factors each"),
+        ({}, {"user": 2}, "user is 2; expected 0 to 1"),
+        ({}, {"user": -1}, "user is -1; expected 0 to 1"),
+        ({}, {"n": 0}, "n is 0; expected at least 1"),
+        ({}, {"seen": np.array([4])}, "seen has items other than whole numbers from 0 to 3"),
+        ({}, {"seen": np.array([0.5])}, "seen has items other than"),
+    ],
+)
+def test_wrong_question_is_refused(changed: dict[str, Any], arguments: dict[str, Any], message: str) -> None:
+    tables = {"L": {"value": np.zeros((2, 3))}, "R": {"value": np.zeros((4, 3))}, **changed}
+    with pytest.raises(UsageError, match=message):
+        MF.recommend(tables, **{"user": 0, **arguments})
+
+
 @pytest.mark.ci
+@pytest.mark.parametrize("name", ["movielens", "jester"])
 @pytest.mark.usefixtures("data_dir")
-def test_movielens_converges_as_declared() -> None:
-    declared = MF.defaults["movielens"]
-    run = Sequential(MF(**declared.hyper_parameters), load("movielens"), n_shards=16)
+def test_data_sets_converge_as_declared(name: str) -> None:
+    declared = MF.defaults[name]
+    run = Sequential(MF(**declared.hyper_parameters), load(name), n_shards=16)
     losses = [run.loss_sum()]
     while run.iteration < 60:
         run.step()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import scarml as scar
+from scarml.data.classification import Classification
 from scarml.errors import UsageError
 from scarml.storage.memory import MemoryStore
 from scarml.storage.run_folder import RunFolder
@@ -39,6 +40,27 @@ def test_a_run_of_the_runtime_is_loaded_too() -> None:
     scar.Job(model, data, stop=scar.Stop(max_iters=3), store=store, checkpoint=scar.Checkpoint("full", 1, 1)).run()
     (table,) = model.tables(data)
     assert scar.load(store)[table.name]["value"].shape[0] == table.n_blocks
+
+
+def test_blocks_that_never_moved_come_from_the_model() -> None:
+    features = np.eye(6, dtype=np.float32)[[0, 2, 5]]  # nothing is learned of features 1, 3 and 4
+    data = Classification(features, np.array([0, 1, 1]), n_classes=2)
+    model = scar.MLR(learning_rate=0.5, batch_size=3)
+    store = MemoryStore()
+    scar.Job(model, data, stop=scar.Stop(max_iters=4), store=store).run()
+    with pytest.raises(UsageError, match=r"3 of 6 blocks .* not been saved: .* scar\.load\(run, model="):
+        scar.load(store)
+    weights = scar.load(store, model=model)["W"]["value"]
+    assert np.flatnonzero(weights.any(axis=1)).tolist() == [0, 2, 5]
+
+
+def test_random_starts_are_those_of_the_runs_seed() -> None:
+    store = MemoryStore()
+    model, data = tiny_problem("mf")
+    scar.Job(model, data, stop=scar.Stop(max_iters=1), store=store, seed=3).run()
+    loaded = scar.load(store, model=model)  # the last user and the last item have no ratings, and keep their start
+    (_, right) = model.tables(data)
+    assert np.array_equal(loaded["R"]["value"][-1:], model.init(right, np.array([12]), seed=3)["value"])
 
 
 def test_what_cannot_be_loaded(tmp_path: Path) -> None:
