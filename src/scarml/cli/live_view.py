@@ -92,7 +92,7 @@ def render(status: RunStatus, since_s: float = 0.0) -> RenderableType:
 
 def _state(s: RunStatus, since_s: float) -> Text:
     done = f", {s.executed} iterations done" if s.executed != s.iteration else ""
-    return Text(f"x({s.iteration}){done}, {s.activity}, {s.t_s + since_s:.1f} s")
+    return Text(f"x({s.iteration}){done}, {s.activity_in_words()}, {s.t_s + since_s:.1f} s")
 
 
 def _loss(s: RunStatus) -> Text:

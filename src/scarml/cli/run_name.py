@@ -30,7 +30,7 @@ def run_folder(named: str | None, model: str, data: str | None) -> Iterator[Path
         yield named
         return
     if named is None:
-        words = [model.rpartition(":")[2].lower(), *([data] if data else [])]
+        words = [model.rpartition(":")[2].lower(), *([data.rpartition("/")[2]] if data else [])]
         path, is_new = new_folder(RUNS, "-".join(re.sub(r"[^\w.-]", "-", w) for w in words)), True
     else:
         path, is_new = _named_folder(Path(os.path.expanduser(named)))  # Path.expanduser raises where ~x is nobody

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from scarml.storage.run_progress import RunProgress
@@ -24,10 +25,18 @@ class RunStatus(RunProgress):
     Args:
         title: of the run, for people.
         criterion: when training is done.
+        is_stopping: asks the run whether it has been told to stop, which it may not have been able to say yet.
     """
 
     title: str = ""
     criterion: Criterion | None = None
+    is_stopping: Callable[[], bool] = lambda: False
+
+    def activity_in_words(self) -> str:
+        """For example ``training``."""
+        if self.activity.startswith("starting") and self.is_stopping():
+            return f"{self.activity}, and then stopping; again = at once"
+        return self.activity
 
     def loss_in_words(self) -> str:
         """For example ``loss_sum 6,812 (done below 4,542)``."""

@@ -86,7 +86,7 @@ def _train(
 
     with run_folder(settings.run, settings.model, settings.data) as folder:
         job = _job(settings, model, checkpoint, kills, criterion, folder, on_event)
-        status.ages = job.saved_iterations
+        status.ages, status.is_stopping = job.saved_iterations, lambda: job.is_stopping
         try:
             with progress:
                 progress.say(f"run folder: {folder}")

@@ -86,6 +86,8 @@ def test_while_processes_start_time_is_seen_to_pass_and_then_their_numbers() -> 
     s.take_in(Record("nodes_starting", {"n_nodes": 3}, 0.5))
     assert "x(0), starting 3 processes, 4.5 s" in seen(4.0)
     assert "none yet" in seen(4.0)
+    s.is_stopping = lambda: True
+    assert "starting 3 processes, and then stopping; again = at once" in seen(4.0)
     processes = [{"node": f"server-{i}", "pid": 70 + i, "host": "a"} for i in range(2)]
     s.take_in(Record(STARTED.name, {**STARTED.fields, "processes": processes}))
     assert "■ 70 ■ 71" in seen(0.0)
