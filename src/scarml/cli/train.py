@@ -16,7 +16,9 @@ def train(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help="mlr, mf, qp, or module:Class for a model of your own.")
     ] = None,
-    data: Annotated[str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list.")] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list.")
+    ] = None,
     run: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")
     ] = None,

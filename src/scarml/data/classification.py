@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scarml.core.block import Array
+from scarml.core.block import Array, Ids
 from scarml.errors import DataError
 
 __all__ = ["Classification"]
@@ -61,3 +61,7 @@ class Classification:
     def n_features(self) -> int:
         """Columns of `features`."""
         return int(self.features.shape[1])
+
+    def take(self, examples: Ids) -> Classification:
+        """Some of the examples, in the order given."""
+        return Classification(self.features[examples], self.labels[examples], self.n_classes, self.classes)

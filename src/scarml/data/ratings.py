@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scarml.core.block import Array
+from scarml.core.block import Array, Ids
 from scarml.errors import DataError
 
 __all__ = ["Ratings"]
@@ -57,6 +57,18 @@ class Ratings:
     def n_ratings(self) -> int:
         """How many triples there are."""
         return len(self.rating)
+
+    def take(self, ratings: Ids) -> Ratings:
+        """Some of the ratings, in the order given; users and items stay, also those without any of these."""
+        return Ratings(
+            self.user[ratings],
+            self.item[ratings],
+            self.rating[ratings],
+            self.n_users,
+            self.n_items,
+            self.user_ids,
+            self.item_ids,
+        )
 
 
 def _check_index(what: str, index: Array, n: int) -> None:

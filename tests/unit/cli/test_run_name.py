@@ -25,3 +25,19 @@ def test_a_tilde_is_the_home_folder_wherever_it_is_read(tmp_path: Path, monkeypa
 def test_a_url_of_no_store_is_refused() -> None:
     with pytest.raises(UsageError, match="no store for ftp://"), run_folder("ftp://host/run", "mlr", None):
         pass
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        ("mnist-10k", "mlr-mnist-10k-1"),
+        ("/data/my clicks.npz", "mlr-my-clicks.npz-1"),
+        ("ratings:m.npz", "mlr-ratings-m.npz-1"),
+    ],
+)
+def test_a_new_folder_is_named_after_model_and_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with run_folder(None, "mlr", data) as folder:
+        assert Path(folder).name == name
