@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,15 +41,14 @@ def test_two_servers_are_killed_and_the_demo_converges(tmp_path: Path) -> None:
     assert process.returncode == 0, err
     result = json.loads(out)
     assert result["converged"]
-    (loss,) = result["losses"]
-    assert loss["by_us"]
-    assert len(loss["nodes"]) == 2
-    assert loss["lost_blocks"] == 392
-    assert loss["detection_ms"] < 5000
-    pids = [str(p["pid"]) for p in result["processes"] if p["node"] in loss["nodes"]]
-    assert f"kill -9 {' '.join(sorted(pids))}" in err or f"kill -9 {' '.join(sorted(pids, reverse=True))}" in err
+    lost = [node for loss in result["losses"] for node in loss["nodes"]]
+    assert len(lost) == 2
+    assert all(loss["by_us"] and loss["detection_ms"] < 10_000 for loss in result["losses"])
+    told = re.search(r"kill -9 (\d+) (\d+) ", err)
+    assert told is not None
+    assert {int(p) for p in told.groups()} == {p["pid"] for p in result["processes"] if p["node"] in lost}
     assert "starting 6 processes" in err
-    assert "measured 1 iteration ago" in err
+    assert "; perturbation about 0.00" in err, "an estimate"
     assert "\x1b" not in out + err
     assert "ray" not in err.replace("by way of Ray", "").replace("--engine ray", ""), "nothing of Ray's own"
 
