@@ -11,10 +11,18 @@ from scarml.data.corpus import Corpus
 from scarml.data.text_file import read_blocks
 from scarml.errors import DataError
 
-__all__ = ["MAX_COUNT", "MAX_DOCUMENTS", "MAX_TOKENS", "MAX_WORDS", "corpus_from_counts", "read_vocabulary"]
+__all__ = [
+    "MAX_COUNT",
+    "MAX_DOCUMENTS",
+    "MAX_TOKENS",
+    "MAX_WORDS",
+    "check_sizes",
+    "corpus_from_counts",
+    "read_vocabulary",
+]
 
 # PubMed, the largest of the usual collections, has 8.2 million documents, 141 thousand words and 730 million tokens.
-MAX_DOCUMENTS = 2**27
+MAX_DOCUMENTS = 2**25
 MAX_WORDS = 2**24
 MAX_TOKENS = 2**30
 MAX_COUNT = 2**20
@@ -42,11 +50,7 @@ def corpus_from_counts(
     Raises:
         DataError: if a number is out of range.
     """
-    if not 1 <= n_words <= MAX_WORDS or len(lengths) > MAX_DOCUMENTS:
-        raise DataError(
-            f"{path} has {len(lengths):,} documents and {n_words:,} words; expected at most {MAX_DOCUMENTS:,} and "
-            f"1 to {MAX_WORDS:,}"
-        )
+    check_sizes(path, len(lengths), n_words)
     for what, values, low, high in (("word", words, 0, n_words - 1), ("count", counts, 1, MAX_COUNT)):
         wrong = np.flatnonzero((values < low) | (values > high))
         if len(wrong):
@@ -57,6 +61,19 @@ def corpus_from_counts(
         raise DataError(f"{path} has {n_tokens:,} tokens; expected at most {MAX_TOKENS:,}")
     indptr = np.append(0, np.cumsum(lengths, dtype=np.int64))
     return Corpus.from_counts(indptr, words, counts, n_words, vocabulary)
+
+
+def check_sizes(path: Path, n_documents: int, n_words: int) -> None:
+    """Refuse what a wrong file says, before anything is allocated by it.
+
+    Raises:
+        DataError: if there are too many documents or words, or no words.
+    """
+    if not 1 <= n_words <= MAX_WORDS or n_documents > MAX_DOCUMENTS:
+        raise DataError(
+            f"{path} has {n_documents:,} documents and {n_words:,} words; expected at most {MAX_DOCUMENTS:,} and 1 to "
+            f"{MAX_WORDS:,}"
+        )
 
 
 def read_vocabulary(path: Path, n_words: int | None = None) -> tuple[str, ...]:

@@ -57,10 +57,10 @@ def read_parquet(path: Path) -> Classification | Ratings:
 
 
 def _classification(path: Path, table: Any, names: list[str]) -> Classification:
-    labels = _column(path, table, LABEL)
     others = [name for name in names if name != LABEL]
     if len(set(names)) < len(names) or not others:
-        raise DataError(f"{path} has the columns {', '.join(names)[:300]}; expected {LABEL} once, and features")
+        raise DataError(f"{path} has the columns {', '.join(names)[:300]}; expected {LABEL}, features, and none twice")
+    labels = _column(path, table, LABEL)
     features = np.empty((len(labels), len(others)), np.float32)
     for i, name in enumerate(others):
         column = _column(path, table, name)

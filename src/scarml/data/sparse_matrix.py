@@ -15,13 +15,16 @@ import numpy as np
 from scarml.core.block import Array, Ids
 from scarml.data.classification import Classification
 from scarml.data.corpus import Corpus
-from scarml.data.counts import corpus_from_counts
+from scarml.data.counts import MAX_COUNT, check_sizes, corpus_from_counts
 from scarml.data.labelled_rows import classification_from_entries
 from scarml.data.npz_file import check_form, read_array, read_arrays
 from scarml.data.ratings import Ratings
 from scarml.errors import DataError
 
 __all__ = ["SparseMatrix", "is_sparse_matrix", "labels_path", "read_sparse_matrix"]
+
+MAX_SIDE = 2**27
+"""Rows, and columns: users or items, for example."""
 
 _ARRAYS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "coo": ("data", "row", "col")}
 
@@ -48,20 +51,24 @@ class SparseMatrix:
         pair = np.sort(self.rows * self.shape[1] + self.columns)
         if (pair[1:] == pair[:-1]).any():
             raise DataError(f"{self.path} has two entries in one place; expected one rating for each pair")
-        n_users, n_items = self.shape
-        return Ratings(self.rows, self.columns, self.values.astype(np.float32), n_users, n_items)
+        with np.errstate(over="ignore"):
+            ratings = self.values.astype(np.float32)
+        wrong = np.flatnonzero(~np.isfinite(ratings))
+        if len(wrong):
+            raise DataError(f"{self.path} has the rating {self.values[wrong[0]]}; expected one that float32 can hold")
+        return Ratings(self.rows, self.columns, ratings, *self.shape)
 
     def corpus(self) -> Corpus:
         """Rows as documents, columns as words."""
+        check_sizes(self.path, *self.shape)
         some = self.values != 0
-        counts = self.values[some]
+        counts = self.values[some].astype(np.float64)
         wrong = np.flatnonzero(counts != np.floor(counts))
         if len(wrong):
             raise DataError(f"{self.path} has the count {counts[wrong[0]]}; expected whole numbers")
         lengths = np.bincount(self.rows[some], minlength=self.shape[0])
-        return corpus_from_counts(
-            self.path, lengths, self.columns[some], _whole(counts), self.shape[1], vocabulary=None
-        )
+        whole = np.clip(counts, -1, MAX_COUNT + 1).astype(np.int64)  # what is out of range stays so
+        return corpus_from_counts(self.path, lengths, self.columns[some], whole, self.shape[1], vocabulary=None)
 
     def classification(self) -> Classification:
         """Rows as examples, columns as features."""
@@ -91,8 +98,8 @@ def read_sparse_matrix(path: Path) -> SparseMatrix:
         raise DataError(f"{path} has a matrix in form {name!r}; expected one of {', '.join(_ARRAYS)}: matrix.tocsr()")
     check_form(path, "shape", head["shape"], "iu", (2,))
     n_rows, n_columns = (int(n) for n in head["shape"])
-    if not (0 <= n_rows < 2**31 and 0 < n_columns < 2**31):
-        raise DataError(f"{path} has {n_rows} rows and {n_columns} columns; expected at least one column")
+    if not (0 <= n_rows <= MAX_SIDE and 0 < n_columns <= MAX_SIDE):
+        raise DataError(f"{path} has {n_rows} rows and {n_columns} columns; expected at most {MAX_SIDE}, and a column")
     arrays = read_arrays(path, _ARRAYS[name])
     values = arrays["data"]
     check_form(path, "data", values, "fiub", (None,))
@@ -122,7 +129,3 @@ def _indptr(path: Path, indptr: Array, n_lines: int, n: int) -> Ids:
     if starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
         raise DataError(f"{path}: indptr does not rise from 0 to {n}, the number of entries")
     return starts
-
-
-def _whole(counts: Array) -> Ids:
-    return np.clip(counts, -1, 2**53).astype(np.int64)  # what is out of range stays so

@@ -33,7 +33,7 @@ def test_documents_are_in_order_and_words_repeated(tmp_path: Path, name: str) ->
     ("line", "wrong", "message"),
     [
         (1, "x", "line 1 is 'x'; expected the number of documents"),
-        (1, str(10**12), "expected the number of documents, at most 134,217,728"),
+        (1, str(10**12), "expected the number of documents, at most 33,554,432"),
         (2, "-4", "line 2 is '-4'; expected the number of words"),
         (3, "1" * 99, "line 3 is '1+'; expected the number of entries"),
         (3, "4", "has 3 entries after line 3; expected 4, as line 3 says"),

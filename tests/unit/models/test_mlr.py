@@ -122,6 +122,7 @@ def test_mnist_reaches_the_criterion_of_the_paper_in_iteration_60() -> None:
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(300)  # the loss of 581,012 examples, 62 times: half a minute on an idle machine
 @pytest.mark.usefixtures("data_dir")
 def test_covtype_converges_as_declared() -> None:
     declared = MLR.defaults["covtype"]
