@@ -46,13 +46,17 @@ def demo_kill(
     from scarml.cli.exit_codes import DONE, NOT_CONVERGED
     from scarml.cli.run_name import RUNS, new_folder, run_folder
     from scarml.engine.ray.connection import require_ray
+    from scarml.errors import RunExistsError, UsageError
 
     require_ray()
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     show = Show(quiet)
     show.say(INTRODUCTION.format(servers=SERVERS, workers=WORKERS, at=AT_ITER, criterion=criterion()))
     with run_folder(str(out or new_folder(RUNS, "demo-kill")), "demo-kill", None) as folder:
-        result, stage = play(Path(folder), show)
+        try:
+            result, stage = play(Path(folder), show)
+        except RunExistsError:
+            raise UsageError(f"{folder} has a run in it; name another folder with --out") from None
     if as_json:
         print(json.dumps(_to_json(result, stage, str(folder))))
     else:

@@ -15,6 +15,7 @@ from scarml.cli.demo_losses import LossTimes, as_table
 from scarml.cli.demo_servers_run import INVITED_UNTIL_ITER, PACE_S, Stage
 from scarml.cli.demo_show import Show
 from scarml.control.history import Record
+from scarml.errors import RunExistsError
 
 SERVERS = ["server-0", "server-1", "server-2", "server-3"]
 PROCESSES = [{"node": n, "pid": 100 + i, "host": "a"} for i, n in enumerate([*SERVERS, "worker-0", "worker-1"])]
@@ -183,3 +184,13 @@ def test_the_end_for_programs(scarml: Scarml) -> None:
     assert (result["schema_version"], result["iterations"], result["run"]) == (1, 62, "here")
     assert result["processes"] == PROCESSES
     assert result["losses"][0]["nodes"] == ["server-2", "server-3"]
+
+
+@pytest.mark.usefixtures("played")
+def test_a_folder_with_a_run_in_it_is_refused(scarml: Scarml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RunExistsError
+
+    monkeypatch.setattr("scarml.cli.demo_servers_run.play", refuse)
+    ran = scarml("demo-kill", "-q", "--out", "here")
+    assert (ran.code, ran.err) == (2, "scarml: error: here has a run in it; name another folder with --out\n")
