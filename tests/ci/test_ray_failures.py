@@ -25,7 +25,7 @@ import scarml as scar
 from scarml.core.block import Blocks
 from scarml.core.sequential import Sequential, digest
 from scarml.data.classification import Classification
-from scarml.errors import DataError, ScarError, UsageError
+from scarml.errors import ClusterError, DataError, ScarError, UsageError
 from scarml.storage.local import LocalStore
 from scarml.storage.verification import verify
 from scarml.testing import tiny_problem
@@ -334,7 +334,7 @@ for address in ("nonsense", "127.0.0.1:1", "ray://localhost:1"):
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
     lines = done.stdout.splitlines()
     for address, line in zip(("nonsense", "127.0.0.1:1", "ray://localhost:1"), lines, strict=True):
-        assert re.match(rf"there is no Ray at {address}: .*\w\. Start one with: ray start --head; or leave", line)
+        assert re.match(rf"there is no Ray at {address}: .*[^.]\. Start one with: ray start --head; or leave", line)
     assert done.stderr == ""
 
 
@@ -458,7 +458,8 @@ def test_a_driver_that_is_killed_takes_its_nodes_with_it_says_nothing_of_ray_and
     ray_cluster: RayCluster, script: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    from model_beside import Beside, make_data  # type: ignore[import-not-found]
+    import model_beside  # type: ignore[import-not-found]
+    import ray.cloudpickle
 
     assert script.stdout is not None
     assert script.stderr is not None
@@ -468,26 +469,28 @@ def test_a_driver_that_is_killed_takes_its_nodes_with_it_says_nothing_of_ray_and
         if told[-1].get("iteration") == 7:
             break
     script.kill()
-    rest, noise = script.communicate()
+    last_words, noise = script.communicate()
     pids = [pid for t in told for pid in t.get("pids", ())]
     assert len(pids) == 7
     assert all(ends_within(pid, 5) for pid in pids)
     assert noise == ""
-    assert all(json.loads(line) for line in rest.splitlines() if line.endswith("}"))
+    assert all(json.loads(line) for line in last_words.splitlines() if line.endswith("}"))
     assert [t["digest"] for t in told if t["event"] == "first"] == [
-        reference((scar.MLR(batch_size=20), make_data()), 2)
+        reference((scar.MLR(batch_size=20), model_beside.make_data()), 2)
     ]
     assert [t["event"] for t in told].count("node_lost") == 2
-    problem = (Beside(batch_size=20), make_data())
-    again = LiveRun(
-        ray_cluster,
-        problem,
-        servers=2,
-        workers=1,
-        stop=scar.Stop(max_iters=10),
-        run=tmp_path / "run",
-        resume="auto",
-    ).run()
+    problem = (model_beside.Beside(batch_size=20), model_beside.make_data())
+    stop = scar.Stop(max_iters=1_000_000)
+    rest: dict[str, Any] = {"servers": 2, "workers": 1, "stop": stop, "run": tmp_path / "run", "resume": "auto"}
+    with pytest.raises(
+        ClusterError, match=r"cannot make use of the model or its data: .*No module named 'model_beside'"
+    ):
+        LiveRun(ray_cluster, problem, **rest).run()
+    ray.cloudpickle.register_pickle_by_value(model_beside)
+    try:
+        again = LiveRun(ray_cluster, problem, **{**rest, "stop": scar.Stop(max_iters=10)}).run()
+    finally:
+        ray.cloudpickle.unregister_pickle_by_value(model_beside)
     assert again.resumed_from is not None
     assert (again.outcome, again.saved, again.iteration) == ("max-iters", True, 10)
     assert nothing_is_damaged(tmp_path / "run")

@@ -16,7 +16,7 @@ from time import monotonic
 from typing import Any
 
 import ray
-from ray.exceptions import ActorDiedError, RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, RayActorError, RayError, RaySystemError, RayTaskError
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
@@ -294,8 +294,14 @@ class RemoteNodes:
 
 def _as_raised(error: RayError) -> BaseException:
     """What was raised in another process, not wrapped by Ray."""
+    raised: BaseException | None = error.cause if isinstance(error, RayTaskError) else error
+    if isinstance(raised, RaySystemError):  # what it was told cannot be unpickled there
+        return ClusterError(
+            f"the process of a node cannot make use of the model or its data: {_last_line(raised)}; the module of "
+            "a model must be installed where the nodes are, or lie in the folder that the job is started in"
+        )
     if isinstance(error, RayTaskError):
-        return error.cause if isinstance(error.cause, BaseException) else error
+        return raised if raised is not None else error
     return ClusterError(f"the process of a node could not be started: {_last_line(error)}")
 
 
