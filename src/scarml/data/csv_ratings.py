@@ -158,7 +158,8 @@ def _add(
     except (IndexError, ValueError):
         user, item, rating = "", "", math.nan
     if not (user and item and math.isfinite(rating)):
-        raise DataError(f"{path}, line {number} is {','.join(row)[:60]!r}; {_EXPECTED}")
+        hint = ", or a header line with these names" if number == 1 else ""
+        raise DataError(f"{path}, line {number} is {','.join(row)[:60]!r}; {_EXPECTED}{hint}")
     to[0].add(user)
     to[1].add(item)
     to[2].append(rating)

@@ -61,6 +61,11 @@ def test_wrong_line_is_named(tmp_path: Path, wrong: str, line: int) -> None:
         read_csv_ratings(write(tmp_path, *lines))
 
 
+def test_header_of_other_names_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"line 1 is 'uid,iid,score'; .*, or a header line with these names"):
+        read_csv_ratings(write(tmp_path, "uid,iid,score", "1,2,3"))
+
+
 def test_rating_beyond_float32_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"r\.csv, line 3 has rating 1e\+300"):
         read_csv_ratings(write(tmp_path, "user,item,rating", "1,2,3", "2,2,1e300"))
