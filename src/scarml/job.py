@@ -153,7 +153,7 @@ class Job:
         if self._is_on_ray and any(k.lag for k in kills):
             raise UsageError("--kill …/lag1 is possible where losses are simulated only: with --engine inprocess")
         self._ray_cluster = None if isinstance(engine, str) else engine
-        self._joined_cluster: RayCluster | None = None
+        self._open_cluster: RayCluster | None = None
         self._ray_address = ray_address
         self._replace = replace
         self._silence_s = silence_s
@@ -209,7 +209,7 @@ class Job:
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
             if self._is_on_ray:
-                self._join_ray(stack)
+                self._open_ray(stack)
                 self._url = self._reachable_url(stack)
             folder, is_new = self._open_folder(layout)
             stack.enter_context(folder.owned(on_lost=self._give_up))
@@ -270,14 +270,12 @@ class Job:
             "expected a folder or s3://bucket/prefix"
         )
 
-    def _join_ray(self, stack: ExitStack) -> None:
-        """A Ray elsewhere is joined before anything is made: if it is not there, there is nothing to undo."""
+    def _open_ray(self, stack: ExitStack) -> None:
+        """Ray is started or joined before anything is made: if that fails, there is nothing to undo."""
         from scarml.engine.ray.connection import RayCluster, require_ray
 
         require_ray()
-        self._joined_cluster = self._ray_cluster
-        if self._ray_cluster is None and not (elsewhere := RayCluster(self._ray_address)).is_local:
-            self._joined_cluster = stack.enter_context(elsewhere)
+        self._open_cluster = self._ray_cluster or stack.enter_context(RayCluster(self._ray_address))
 
     def _in_background(self, task: Callable[[], None]) -> None:
         if self._engine is not None:
@@ -317,7 +315,7 @@ class Job:
             silence_s=self._silence_s,
             faults=self._faults,
             on_record=on_record,
-            cluster=self._joined_cluster,
+            cluster=self._open_cluster,
             address=self._ray_address,
         )
 

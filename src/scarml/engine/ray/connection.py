@@ -121,7 +121,13 @@ class RayCluster:
         _sweep()
         self._folder = tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder())
         self._lock = _locked(self._folder)
-        ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
+        try:
+            ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
+        except Exception as e:
+            raise ClusterError(
+                f"Ray could not be started on this machine: {_first_line(e)} Is there enough memory, and is the "
+                "machine not too busy? Try again"
+            ) from e
 
     def close(self) -> None:
         """End the processes, and a Ray that was started or joined here."""
