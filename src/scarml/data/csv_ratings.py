@@ -139,6 +139,9 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     delimiter = "\t" if ".tsv" in path.suffixes else ","
     for number, line in read_lines(path, "utf-8"):
         text = line.removeprefix("\ufeff") if number == 1 else line
+        if '"' not in text:
+            yield number, text.split(delimiter)  # several times as fast
+            continue
         try:
             yield number, next(csv.reader([text], delimiter=delimiter, strict=True), [])
         except csv.Error as error:
@@ -156,8 +159,8 @@ def _add(
         user, item, text = (row[c].strip() for c in columns)
         rating = float(text)
     except (IndexError, ValueError):
-        user, item, rating = "", "", math.nan
-    if not (user and item and math.isfinite(rating)):
+        user, item, text, rating = "", "", "", math.nan
+    if not (user and item and math.isfinite(rating)) or "_" in text:  # Python's own numbers may have underscores
         hint = ", or a header line with these names" if number == 1 else ""
         raise DataError(f"{path}, line {number} is {','.join(row)[:60]!r}; {_EXPECTED}{hint}")
     to[0].add(user)

@@ -51,7 +51,7 @@ def test_names_may_be_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["", "1,2", "1,2,3,4", "1,2,x", "1,2,nan", "1,2,inf", ",2,3", "1, ,3", "1,2,", '1,"2,3', "1,2,1e99999"],
+    ["", "1,2", "1,2,3,4", "1,2,x", "1,2,nan", "1,2,inf", "1,2,1_0", ",2,3", "1, ,3", "1,2,", '1,"2,3', "1,2,1e99999"],
 )
 @pytest.mark.parametrize("line", [2, 3])
 def test_wrong_line_is_named(tmp_path: Path, wrong: str, line: int) -> None:

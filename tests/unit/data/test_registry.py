@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from scarml.data.classification import Classification
+from scarml.data.own_file import is_path
 from scarml.data.ratings import Ratings
 from scarml.data.registry import DataSet, list_data_sets, load
 from scarml.errors import DataError
@@ -29,6 +30,7 @@ WITH_FILES = [d for d in list_data_sets() if d.folder]
 def test_names_are_unique_and_everything_is_said() -> None:
     data_sets = list_data_sets()
     assert [d.name for d in data_sets] == NAMES
+    assert not any(is_path(d.name) for d in data_sets)
     assert all(d.description and d.shape and d.terms and d.source for d in data_sets)
 
 
