@@ -125,7 +125,7 @@ class RayCluster:
             ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
         except Exception as e:
             raise ClusterError(
-                f"Ray could not be started on this machine: {_first_line(e)} Is there enough memory, and is the "
+                f"Ray could not be started on this machine: {_first_line(e)}. Is there enough memory, and is the "
                 "machine not too busy? Try again"
             ) from e
 
