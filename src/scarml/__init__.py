@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from scarml.engine.ray.connection import RayCluster as RayCluster
     from scarml.errors import ScarError as ScarError
     from scarml.job import Job as Job
+    from scarml.models.lda import LDA as LDA
+    from scarml.models.lda_topics import Topics as Topics
     from scarml.models.mf import MF as MF
     from scarml.models.mlr import MLR as MLR
     from scarml.models.qp import QP as QP
@@ -52,6 +54,7 @@ _HOME_OF = {
     "Field": "core.block",
     "Job": "job",
     "Kill": "engine.fault_plan",
+    "LDA": "models.lda",
     "MF": "models.mf",
     "MLR": "models.mlr",
     "Model": "core.model",
@@ -65,6 +68,7 @@ _HOME_OF = {
     "Shard": "core.model",
     "Stop": "control.stop",
     "Table": "core.block",
+    "Topics": "models.lda_topics",
     "Update": "core.model",
     "load": "running_checkpoint.load",
     "ragged": "running_checkpoint.tables",

@@ -26,6 +26,7 @@ __all__ = ["create", "data_for", "defaults_for", "list_models", "model_class"]
 _BUILT_IN = {
     "mlr": "scarml.models.mlr:MLR",
     "mf": "scarml.models.mf:MF",
+    "lda": "scarml.models.lda:LDA",
     "qp": "scarml.models.qp:QP",
 }
 
