@@ -122,7 +122,10 @@ class RayCluster:
         self._folder = tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder())
         self._lock = _locked(self._folder)
         try:
-            ray.init(address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options)
+            with _sigterm_blocked():
+                ray.init(
+                    address="local", include_dashboard=False, _temp_dir=self._folder, namespace="scarml", **options
+                )
         except Exception as e:
             raise ClusterError(
                 f"Ray could not be started on this machine: {_first_line(e)}. Is there enough memory, and is the "
@@ -252,6 +255,20 @@ def _sweep() -> None:
             if time() - folder.stat().st_mtime > SWEEP_AFTER_S and (lock := _locked(folder)) is not None:
                 shutil.rmtree(folder, ignore_errors=True)
                 os.close(lock)
+
+
+@contextlib.contextmanager
+def _sigterm_blocked() -> Any:
+    """What is started here is deaf to SIGTERM, as Ray makes it to SIGINT.
+
+    A service manager, `timeout` and a shell send it to a whole group of processes. It is for the driver, which then
+    stops at a boundary with everything saved; for that it needs its nodes, and Ray.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _first_line(error: BaseException) -> str:

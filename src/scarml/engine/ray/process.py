@@ -50,6 +50,7 @@ class NodeProcess:
         self._job = ""
         self._hosted: HostedNode | None = None
         signal.signal(signal.SIGTERM, self._on_sigterm)  # before the imports, which take a while
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # this thread's only: see RayCluster
         os.environ.update(environment)
         _die_with_the_parent()
         if ray.get_runtime_context().get_node_id() == driver_host:
