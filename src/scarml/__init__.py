@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from scarml.engine.ray.connection import RayCluster as RayCluster
     from scarml.errors import ScarError as ScarError
     from scarml.job import Job as Job
+    from scarml.models.cnn import CNN as CNN
+    from scarml.models.cnn import Adam as Adam
+    from scarml.models.cnn import TorchModel as TorchModel
     from scarml.models.lda import LDA as LDA
     from scarml.models.lda_topics import Topics as Topics
     from scarml.models.mf import MF as MF
@@ -47,7 +50,9 @@ if TYPE_CHECKING:
 
 _HOME_OF = {
     "ALL": "core.model",
+    "Adam": "models.cnn",
     "Blocks": "core.block",
+    "CNN": "models.cnn",
     "Checkpoint": "checkpoint.selection",
     "Computed": "core.model",
     "Context": "core.model",
@@ -69,6 +74,7 @@ _HOME_OF = {
     "Stop": "control.stop",
     "Table": "core.block",
     "Topics": "models.lda_topics",
+    "TorchModel": "models.cnn",
     "Update": "core.model",
     "load": "running_checkpoint.load",
     "ragged": "running_checkpoint.tables",

@@ -64,7 +64,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise UsageError("no model is given; expected mlr, mf, lda, qp or module:Class, see scarml models")
+            raise UsageError("no model is given; expected mlr, mf, lda, cnn, qp or module:Class, see scarml models")
         if self.run is not None and not self.run.strip():
             raise UsageError("--run is empty; expected the path of a folder")
         if self.resume not in ("auto", "must", "never"):

@@ -14,7 +14,8 @@ _NODES, _SAVES, _FAILURES, _END, _OUTPUT = "Nodes", "Checkpoint and recovery", "
 
 def train(
     model: Annotated[
-        str | None, typer.Argument(metavar="MODEL", help="mlr, mf, lda, qp, or module:Class for a model of your own.")
+        str | None,
+        typer.Argument(metavar="MODEL", help="mlr, mf, lda, cnn, qp, or module:Class for a model of your own."),
     ] = None,
     data: Annotated[
         str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,7 +110,10 @@ class Model(Protocol):
         See ``examples/kmeans.py``: a model of one's own in under 60 lines.
     """
 
-    n_phases: ClassVar[int] = 1
+    @property
+    def n_phases(self) -> int:
+        """Phases an iteration; ``n_phases: ClassVar[int] = 2`` will do where it depends on no hyper-parameter."""
+        return 1
 
     def tables(self, data: Any) -> Sequence[Table]:
         """The tables for this data set."""

@@ -27,6 +27,7 @@ _BUILT_IN = {
     "mlr": "scarml.models.mlr:MLR",
     "mf": "scarml.models.mf:MF",
     "lda": "scarml.models.lda:LDA",
+    "cnn": "scarml.models.cnn:CNN",
     "qp": "scarml.models.qp:QP",
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 from scarml.data.ratings import Ratings
 from scarml.errors import DataError, UsageError
+from scarml.models.cnn import CNN
 from scarml.models.defaults import Defaults
 from scarml.models.lda import LDA
 from scarml.models.mf import MF
@@ -48,13 +49,13 @@ def user_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_built_in_names() -> None:
-    assert [model_class(name) for name in list_models()] == [MLR, MF, LDA, QP]
+    assert [model_class(name) for name in list_models()] == [MLR, MF, LDA, CNN, QP]
     assert all(model_class(name).name == name for name in list_models())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["", "mlp", "mlr:", ":MLR", "scarml.models.mlr"])
 def test_unknown_name_lists_what_there_is(name: str) -> None:
-    with pytest.raises(UsageError, match="expected one of mlr, mf, lda, qp, or module:Class"):
+    with pytest.raises(UsageError, match="expected one of mlr, mf, lda, cnn, qp, or module:Class"):
         model_class(name)
 
 
