@@ -44,7 +44,7 @@ def demo_kill(
     from scarml.cli.demo_servers_run import play
     from scarml.cli.demo_show import Show
     from scarml.cli.exit_codes import DONE, NOT_CONVERGED
-    from scarml.cli.run_name import RUNS, new_folder, run_folder
+    from scarml.cli.run_name import run_folder
     from scarml.engine.ray.connection import require_ray
     from scarml.errors import RunExistsError, UsageError
 
@@ -52,7 +52,7 @@ def demo_kill(
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     show = Show(quiet)
     show.say(INTRODUCTION.format(servers=SERVERS, workers=WORKERS, at=AT_ITER, criterion=criterion()))
-    with run_folder(str(out or new_folder(RUNS, "demo-kill")), "demo-kill", None) as folder:
+    with run_folder(str(out) if out else None, "demo-kill", None) as folder:
         try:
             result, stage = play(Path(folder), show)
         except RunExistsError:

@@ -194,3 +194,5 @@ def test_a_folder_with_a_run_in_it_is_refused(scarml: Scarml, monkeypatch: pytes
     monkeypatch.setattr("scarml.cli.demo_servers_run.play", refuse)
     ran = scarml("demo-kill", "-q", "--out", "here")
     assert (ran.code, ran.err) == (2, "scarml: error: here has a run in it; name another folder with --out\n")
+    assert scarml("demo-kill", "-q").code == 2
+    assert not list(Path("scar-runs").iterdir()), "nothing was trained"
