@@ -44,8 +44,17 @@ if __name__ == "__main__":
     with RayCluster() as cluster:
         Path("folder").write_text(str(cluster._folder))
         common: dict[str, Any] = {"engine": cluster, "shards": 6, "seed": 3, "on_event": tell}
-        job = scar.Job(Here(batch_size=20), make_data(), servers=1, workers=1, stop=scar.Stop(max_iters=2), **common)
-        say(event="first", digest=job.run().digest)
+        job = scar.Job(
+            Here(batch_size=20),
+            make_data(),
+            servers=2,
+            workers=1,
+            stop=scar.Stop(max_iters=1_000_000),
+            handle_signals=True,
+            **common,
+        )
+        result = job.run()
+        say(event="first", outcome=result.outcome, n_iters=result.iteration, digest=result.digest)
         kills = [scar.Kill.parse("servers:1@2"), scar.Kill.parse("workers:1@4")]
         job = scar.Job(
             Beside(batch_size=20),
