@@ -20,6 +20,7 @@ BENCHMARKS = (
     "library_saves",
     "mlr_iteration",
     "mf_iteration",
+    "lda_sampler",
     "engine_overhead",
     "ray_engine",
 )

@@ -12,7 +12,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 PARTS = {"side_by_side", "stepped_job", "save_tasks", "run_all"}
-NEEDS = {"mf_iteration": "implicit", "library_saves": "torch", "ray_engine": "ray"}
+NEEDS = {"lda_sampler": "tomotopy", "mf_iteration": "implicit", "library_saves": "torch", "ray_engine": "ray"}
 NAMES = sorted(f.stem for f in BENCHMARKS.glob("*.py") if f.stem not in PARTS)
 
 
