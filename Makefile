@@ -37,7 +37,7 @@ test: setup ## the fast tests (a minute or two)
 	$(PYTEST) -q -n 2 $(ARGS)
 
 test-ci: setup ## the tests that are too long for every change (minutes)
-	$(PYTEST) -q -m "ci and not soak" -n 2 --timeout 900 -o faulthandler_timeout=850 $(ARGS)
+	$(PYTEST) -q -m "ci and not soak" -n 2 --dist loadgroup --timeout 900 -o faulthandler_timeout=850 $(ARGS)
 
 test-lowest: ## the fast tests on the lowest versions that pyproject.toml allows
 	@rm -rf $(VENV)-lowest && $(PYTHON) -m venv $(VENV)-lowest

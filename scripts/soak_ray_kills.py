@@ -207,7 +207,7 @@ def in_words(rows: list[Row], options: argparse.Namespace, ray_version: str) -> 
         f"{loads[0]:.1f} to {loads[-1]:.1f}, median {statistics.median(loads):.1f}.",
         f"Python {platform.python_version()}, Ray {ray_version}.",
         "What is measured is said in the script; a row a kill in `kills.csv`. The read is all that lies between the",
-        "new view and the moment when all obey it; on a machine this busy that is mostly waiting for a core.",
+        "new view and the moment when all obey it.",
         "",
     ]
     columns = {
