@@ -80,12 +80,14 @@ class Topics:
     @property
     def components(self) -> Floats:
         """n_wk + β, shape (n_components, n_words): ``components_`` of scikit-learn's `LatentDirichletAllocation`."""
-        return self.word_topics.T + np.float64(self.topic_word_prior)
+        return np.asarray(self.word_topics.T + np.float64(self.topic_word_prior))
 
     @property
     def word_probabilities(self) -> Floats:
         """p(word | topic), shape (n_components, n_words); rows add up to 1."""
-        return self.components / self.components.sum(axis=1, keepdims=True)
+        components = self.components
+        components /= components.sum(axis=1, keepdims=True)
+        return components
 
     def top_words(self, n: int = 10) -> list[list[str]]:
         """The most frequent words of every topic; their numbers where the vocabulary is not known."""
@@ -115,7 +117,9 @@ class Topics:
         known = (alone[:, later] > 0) & (alone[:, earlier] > 0)
         n_known = known.sum(axis=1)
         total = np.where(known, scores[:, later, earlier], 0).sum(axis=1)
-        return np.divide(total, n_known, out=np.full(len(top), np.nan), where=n_known > 0)
+        mean = np.full(len(top), np.nan)
+        np.divide(total, n_known, out=mean, where=n_known > 0)
+        return mean
 
     def transform(self, corpus: Corpus, n_iters: int = 50) -> Floats:
         """The distribution over topics of new documents (fold-in), the topics being held fixed.
@@ -167,8 +171,8 @@ class Topics:
         return {
             "components": self.components,
             "word_topics": self.word_topics,
-            "doc_topic_prior": np.float64(self.doc_topic_prior),
-            "topic_word_prior": np.float64(self.topic_word_prior),
+            "doc_topic_prior": np.array(self.doc_topic_prior),
+            "topic_word_prior": np.array(self.topic_word_prior),
             "vocabulary": np.array(self.vocabulary or (), dtype=np.str_),
         }
 
