@@ -10,19 +10,16 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-import json
-import logging
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from scarml.checkpoint.selection import Checkpoint
-from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.controller import Controller
 from scarml.control.history import Record
@@ -37,7 +34,7 @@ from scarml.engine.engine import Engine
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
-from scarml.errors import RunExistsError, UsageError
+from scarml.errors import UsageError
 from scarml.result import Result
 from scarml.storage.event_log import BufferedEventLog
 from scarml.storage.live_control import LiveControl
@@ -45,17 +42,15 @@ from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.run_start import Resume, claim_start, describe, open_run
 from scarml.storage.store import Store
 from scarml.storage.store_url import parse_url, redact_url
 
 if TYPE_CHECKING:
     from scarml.engine.ray.connection import RayCluster
 
-__all__ = ["EngineName", "Job", "Resume"]
+__all__ = ["EngineName", "Job"]
 
-_log = logging.getLogger(__name__)
-
-Resume = Literal["auto", "must", "never"]
 EngineName = Literal["inprocess", "ray"]
 
 MOST = {"servers": 10_000, "workers": 10_000, "shards": 1_000_000, "threads": 1_000}
@@ -211,9 +206,11 @@ class Job:
             if self._is_on_ray:
                 self._open_ray(stack)
                 self._url = self._reachable_url(stack)
-            folder, is_new = self._open_folder(layout)
+            description = describe(self._model, self._data_name, self._seed, self._n_shards, tables, self._checkpoint)
+            store = MemoryStore() if self._store is None else self._store
+            folder, is_new = open_run(store, {**description, "config": self._config}, self._resume, self._where)
             stack.enter_context(folder.owned(on_lost=self._give_up))
-            start = self._start(folder, is_new)
+            start = claim_start(folder, is_new, self._checkpoint.recovery, self._where)
             n_examples = sum(s.n_examples for s in shards)
             result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
             control: LiveControl | None = None
@@ -319,80 +316,6 @@ class Job:
             address=self._ray_address,
         )
 
-    # ------------------------------------------------------------------------------------------------------ the folder
-    def _open_folder(self, layout: Layout) -> tuple[RunFolder, bool]:
-        description = self._description(layout)
-        store: Store = MemoryStore() if self._store is None else self._store
-        if self._resume == "never":
-            return self._create(store, description), True
-        is_run = RunFolder.is_run(store)
-        if self._resume == "must" and not is_run:
-            raise UsageError(f"there is no run in {self._where}; check the path, or start one with --resume auto")
-        if self._resume == "auto" and not is_run:
-            with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
-                return self._create(store, description), True
-        folder = RunFolder.open(store)
-        difference = next(_differences(folder.description, description), None)
-        if difference is not None:
-            what, there, here = difference
-            raise UsageError(
-                f"the run in {self._where} has {what} {there}, this command has {here}; give the same, or use another "
-                "--run folder"
-            )
-        return folder, False
-
-    def _create(self, store: Store, description: dict[str, Any]) -> RunFolder:
-        try:
-            return RunFolder.create(store, description)
-        except RunExistsError:
-            raise RunExistsError(
-                f"{self._where} has a run in it; continue it with --resume auto, or name another folder with --run"
-            ) from None
-
-    def _description(self, layout: Layout) -> dict[str, Any]:
-        model: Any = self._model
-        is_data = dataclasses.is_dataclass(model) and not isinstance(model, type)
-        parameters = dataclasses.asdict(model) if is_data else {}
-        description = {
-            "model": {"class": f"{type(model).__module__}:{type(model).__qualname__}", "parameters": parameters},
-            "data": self._data_name,
-            "seed": self._seed,
-            "shards": self._n_shards,
-            "tables": [_describe(t) for t in layout.tables.values()],
-            "checkpoint": {
-                f.name: str(getattr(self._checkpoint, f.name)) for f in dataclasses.fields(self._checkpoint) if f.init
-            },
-            "config": self._config,
-        }
-        as_stored: dict[str, Any] = json.loads(json.dumps(description, default=str))
-        return as_stored
-
-    def _start(self, folder: RunFolder, is_new: bool) -> m.Start:
-        if is_new:
-            return m.Start(folder.claim_term("new"))
-        last = folder.last_term()
-        if last is None:
-            return m.Start(folder.claim_term("new"))
-        unit = folder.last_unit(last)
-        if self._checkpoint.recovery == "full":
-            term = folder.claim_term(unit or "new")
-        else:
-            term = folder.claim_term("parent")
-        newest = folder.newest_commit(term) or Version(0, 0, 0)
-        events = folder.read_events()
-        executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
-        saved = _last_reported_save(events)
-        if saved > newest.iteration and self._checkpoint.recovery == "partial":  # full recovery goes back on purpose
-            _log.warning(
-                "the newest values in %s are of x(%d), but its event log tells of a save of x(%d): "
-                "files of the run have been damaged or deleted",
-                self._where,
-                newest.iteration,
-                saved,
-            )
-        version = Version(unit.term, unit.commit, unit.iteration) if unit else None
-        return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
-
     def _give_up(self, cause: str) -> None:
         """The run is no longer this process's."""
         if self._engine is not None:
@@ -418,55 +341,3 @@ class Job:
         finally:
             for s, handler in before.items():
                 signal.signal(s, handler)
-
-
-def _last_reported_save(events: Iterable[Mapping[str, Any]]) -> int:
-    """The iteration of the newest save that was reported since the run last started, or was set back."""
-    saved = 0
-    for event in events:
-        match event["event"]:
-            case "save_committed":
-                saved = max(saved, _count(event, "iteration"))
-            case "rolled_back":
-                saved = _count(event, "iteration")
-            case "recovery_completed" if event.get("kind") == "start":
-                saved = _count(event, "iteration")
-    return saved
-
-
-def _count(event: Mapping[str, Any], name: str) -> int:
-    """A number in an event; 0 if it is none: events have no checksums, and a flipped bit may be in any of them."""
-    value = event.get(name)
-    return value if isinstance(value, int) else 0
-
-
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What must be the same and is not: its name, and its two values."""
-    for key in ("model", "data", "seed", "shards", "tables"):
-        if there.get(key) == here[key]:
-            continue
-        model, other = there.get("model"), here["model"]
-        if key == "model" and isinstance(model, dict) and model.get("class") == other["class"]:
-            ours, theirs = other["parameters"], dict(model.get("parameters", {}))
-            for name in sorted({*theirs, *ours}):
-                if theirs.get(name) != ours.get(name):
-                    yield f"hyper-parameter {name}", theirs.get(name), ours.get(name)
-        elif key == "model":
-            yield key, model["class"] if isinstance(model, dict) else model, other["class"]
-        else:
-            yield key, there.get(key), here[key]
-    # Full recovery sees complete saves only: it would silently drop what another policy has saved.
-    policy, new_policy = dict(there.get("checkpoint") or {}).get("policy"), here["checkpoint"]["policy"]
-    if (policy == "full") != (new_policy == "full"):
-        yield "policy", policy, new_policy
-
-
-def _describe(table: Any) -> dict[str, Any]:
-    return {
-        "name": table.name,
-        "n_blocks": table.n_blocks,
-        "home": table.home,
-        "derived": table.derived,
-        "ragged": table.lengths is not None,
-        "fields": [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in table.fields],
-    }

@@ -1,0 +1,164 @@
+"""Starting a run: on a new folder, or going on with one; and from where."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from scarml.checkpoint.selection import Checkpoint
+from scarml.checkpoint.version_index import Version
+from scarml.control import messages as m
+from scarml.core.block import Table
+from scarml.errors import RunExistsError, UsageError
+from scarml.storage.run_folder import RunFolder
+from scarml.storage.store import Store
+
+__all__ = ["Resume", "claim_start", "describe", "open_run"]
+
+_log = logging.getLogger(__name__)
+
+Resume = Literal["auto", "must", "never"]
+
+
+def describe(
+    model: Any, data_name: str | None, seed: int, n_shards: int, tables: Sequence[Table], checkpoint: Checkpoint
+) -> dict[str, Any]:
+    """What is kept of a run's settings, JSON-ready: a start that goes on must have the same, see `open_run`."""
+    is_data = dataclasses.is_dataclass(model) and not isinstance(model, type)
+    parameters = dataclasses.asdict(model) if is_data else {}
+    description = {
+        "model": {"class": f"{type(model).__module__}:{type(model).__qualname__}", "parameters": parameters},
+        "data": data_name,
+        "seed": seed,
+        "shards": n_shards,
+        "tables": [_describe(t) for t in tables],
+        "checkpoint": {f.name: str(getattr(checkpoint, f.name)) for f in dataclasses.fields(checkpoint) if f.init},
+    }
+    as_stored: dict[str, Any] = json.loads(json.dumps(description, default=str))
+    return as_stored
+
+
+def open_run(store: Store, description: Mapping[str, Any], resume: Resume, where: str) -> tuple[RunFolder, bool]:
+    """The folder of a run, and whether it is new.
+
+    Args:
+        store: where it is, or is to be.
+        description: see `describe`.
+        resume: whether to go on with a run that is there.
+        where: the store as the user named it.
+
+    Raises:
+        RunExistsError, UsageError: the folder cannot be used so.
+    """
+    if resume == "never":
+        return _create(store, description, where), True
+    is_run = RunFolder.is_run(store)
+    if resume == "must" and not is_run:
+        raise UsageError(f"there is no run in {where}; check the path, or start one with --resume auto")
+    if resume == "auto" and not is_run:
+        with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
+            return _create(store, description, where), True
+    folder = RunFolder.open(store)
+    difference = next(_differences(folder.description, description), None)
+    if difference is not None:
+        what, there, here = difference
+        raise UsageError(
+            f"the run in {where} has {what} {there}, this command has {here}; give the same, or use another "
+            "--run folder"
+        )
+    return folder, False
+
+
+def _create(store: Store, description: Mapping[str, Any], where: str) -> RunFolder:
+    try:
+        return RunFolder.create(store, description)
+    except RunExistsError:
+        raise RunExistsError(
+            f"{where} has a run in it; continue it with --resume auto, or name another folder with --run"
+        ) from None
+
+
+def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m.Start:
+    """Claim the next term of a run, and find where training goes on.
+
+    Args:
+        folder: owned by this process.
+        is_new: it was just made.
+        recovery: ``full`` goes back to the newest complete full save.
+        where: the store as the user named it.
+    """
+    last = None if is_new else folder.last_term()
+    if last is None:
+        return m.Start(folder.claim_term("new"))
+    unit = folder.last_unit(last)
+    term = folder.claim_term((unit or "new") if recovery == "full" else "parent")
+    newest = folder.newest_commit(term) or Version(0, 0, 0)
+    events = folder.read_events()
+    executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
+    saved = _last_reported_save(events)
+    if saved > newest.iteration and recovery == "partial":  # full recovery goes back on purpose
+        _log.warning(
+            "the newest values in %s are of x(%d), but its event log tells of a save of x(%d): "
+            "files of the run have been damaged or deleted",
+            where,
+            newest.iteration,
+            saved,
+        )
+    version = Version(unit.term, unit.commit, unit.iteration) if unit else None
+    return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
+
+
+def _last_reported_save(events: Iterable[Mapping[str, Any]]) -> int:
+    """The iteration of the newest save that was reported since the run last started, or was set back."""
+    saved = 0
+    for event in events:
+        match event["event"]:
+            case "save_committed":
+                saved = max(saved, _count(event, "iteration"))
+            case "rolled_back":
+                saved = _count(event, "iteration")
+            case "recovery_completed" if event.get("kind") == "start":
+                saved = _count(event, "iteration")
+    return saved
+
+
+def _count(event: Mapping[str, Any], name: str) -> int:
+    """A number in an event; 0 if it is none: events have no checksums, and a flipped bit may be in any of them."""
+    value = event.get(name)
+    return value if isinstance(value, int) else 0
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What must be the same and is not: its name, and its two values."""
+    for key in ("model", "data", "seed", "shards", "tables"):
+        if there.get(key) == here[key]:
+            continue
+        model, other = there.get("model"), here["model"]
+        if key == "model" and isinstance(model, dict) and model.get("class") == other["class"]:
+            ours, theirs = other["parameters"], dict(model.get("parameters", {}))
+            for name in sorted({*theirs, *ours}):
+                if theirs.get(name) != ours.get(name):
+                    yield f"hyper-parameter {name}", theirs.get(name), ours.get(name)
+        elif key == "model":
+            yield key, model["class"] if isinstance(model, dict) else model, other["class"]
+        else:
+            yield key, there.get(key), here[key]
+    # Full recovery sees complete saves only: it would silently drop what another policy has saved.
+    policy, new_policy = dict(there.get("checkpoint") or {}).get("policy"), here["checkpoint"]["policy"]
+    if (policy == "full") != (new_policy == "full"):
+        yield "policy", policy, new_policy
+
+
+def _describe(table: Any) -> dict[str, Any]:
+    return {
+        "name": table.name,
+        "n_blocks": table.n_blocks,
+        "home": table.home,
+        "derived": table.derived,
+        "ragged": table.lengths is not None,
+        "fields": [{"name": f.name, "dtype": f.dtype, "shape": list(f.shape)} for f in table.fields],
+    }
