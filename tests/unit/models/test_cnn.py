@@ -115,9 +115,9 @@ def test_sizes_of_the_papers_network() -> None:
     assert layers.lengths.max() / layers.lengths.sum() == pytest.approx(0.73, abs=0.005)
     assert len(layers.lengths) == 10
     slices = CNN(blocks="by-shard")._cut()
-    assert (len(slices.lengths), len(set(slices.groups))) == (132, 132)
+    assert (len(slices.lengths), len(set(slices.groups))) == (148, 148)
     grouped = CNN(blocks="slices-by-layer")._cut()
-    assert (len(grouped.lengths), len(set(grouped.groups))) == (132, 10)
+    assert (len(grouped.lengths), len(set(grouped.groups))) == (148, 10)
     assert grouped.lengths.tolist() == slices.lengths.tolist()
 
 

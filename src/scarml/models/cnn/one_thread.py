@@ -20,18 +20,16 @@ class _OneThread:
         self._lock = threading.Lock()
         self._inside = 0
         self._threads_before = 1
-        self._deterministic_before = (False, False)
+        self._debug_mode_before = 0
 
     def __enter__(self) -> None:
         torch = import_torch()
         with self._lock:
             if self._inside == 0:
                 self._threads_before = torch.get_num_threads()
-                self._deterministic_before = (
-                    torch.are_deterministic_algorithms_enabled(),
-                    torch.is_deterministic_algorithms_warn_only_enabled(),
-                )
-                torch.use_deterministic_algorithms(True)
+                self._debug_mode_before = torch.get_deterministic_debug_mode()
+                # The same as `use_deterministic_algorithms(True)`, which imports a compiler first, for 1.5 s.
+                torch.set_deterministic_debug_mode("error")
             torch.set_num_threads(1)  # partly a setting of the process, partly one of this thread
             self._inside += 1
 
@@ -43,8 +41,7 @@ class _OneThread:
             self._inside -= 1
             if self._inside == 0:
                 torch.set_num_threads(self._threads_before)
-                enabled, warns_only = self._deterministic_before
-                torch.use_deterministic_algorithms(enabled, warn_only=warns_only)
+                torch.set_deterministic_debug_mode(self._debug_mode_before)
 
 
 one_torch_thread = _OneThread()
