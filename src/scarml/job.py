@@ -42,7 +42,7 @@ from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
-from scarml.storage.run_start import Resume, claim_start, describe, open_run
+from scarml.storage.run_start import Resume, check_same_settings, claim_start, describe, open_run
 from scarml.storage.store import Store
 from scarml.storage.store_url import parse_url, redact_url
 
@@ -208,7 +208,14 @@ class Job:
                 self._url = self._reachable_url(stack)
             description = describe(self._model, self._data_name, self._seed, self._n_shards, tables, self._checkpoint)
             store = MemoryStore() if self._store is None else self._store
-            folder, is_new = open_run(store, {**description, "config": self._config}, self._resume, self._where)
+            folder, is_new = open_run(
+                store,
+                {**description, "config": self._config},
+                self._resume,
+                self._where,
+                check_same=partial(check_same_settings, self._where, description),
+                to_go_on="--resume auto",
+            )
             stack.enter_context(folder.owned(on_lost=self._give_up))
             start = claim_start(folder, is_new, self._checkpoint.recovery, self._where)
             n_examples = sum(s.n_examples for s in shards)

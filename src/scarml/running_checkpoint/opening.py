@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Blocks, Table
-from scarml.errors import RunExistsError, UsageError
-from scarml.running_checkpoint.settings import Resume
+from scarml.errors import UsageError
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.run_start import Resume, open_run
 from scarml.storage.store import Store
 
 __all__ = ["describe", "open_folder", "store_at"]
@@ -49,22 +49,12 @@ def open_folder(store: Store, where: str, resume: Resume, description: Mapping[s
         RunExistsError: there is a run, and ``resume`` is ``never``.
         UsageError: there is none, and ``resume`` is ``must``; or it is a run of something else.
     """
-    if resume == "never":
-        try:
-            return RunFolder.create(store, description)
-        except RunExistsError:
-            raise RunExistsError(
-                f'{where} has a run in it; go on with it with resume="auto", or name another folder'
-            ) from None
-    if resume == "auto" and not RunFolder.is_run(store):
-        with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
-            return RunFolder.create(store, description)
-    folder = RunFolder.open(store)
-    _check_same(where, folder.description, description)
+    check_same = partial(_check_same, where, description)
+    folder, _ = open_run(store, description, resume, where, check_same=check_same, to_go_on='resume="auto"')
     return folder
 
 
-def _check_same(where: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_same(where: str, given: Mapping[str, Any], there: Mapping[str, Any]) -> None:
     if there.get("kind") != _KIND:
         raise UsageError(
             f"the run in {where} was not made by scar.RunningCheckpoint; go on with it by the command that made it, "

@@ -25,10 +25,11 @@ from scarml.running_checkpoint.extra import fill_in, pack
 from scarml.running_checkpoint.opening import store_at
 from scarml.running_checkpoint.reports import CheckpointStatus, RecoverReport, RestoreReport, SaveReport
 from scarml.running_checkpoint.session import Session, restore_report
-from scarml.running_checkpoint.settings import OnError, Resume, Scoring, Settings
+from scarml.running_checkpoint.settings import OnError, Scoring, Settings
 from scarml.running_checkpoint.state import State
 from scarml.running_checkpoint.stop_signals import StopWish
 from scarml.running_checkpoint.tables import Ragged, Rows, blocks_over, check_ids, check_names
+from scarml.storage.run_start import Resume
 from scarml.storage.store import Store
 
 __all__ = ["RunningCheckpoint"]

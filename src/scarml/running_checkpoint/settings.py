@@ -10,10 +10,10 @@ from scarml.checkpoint.encoding import Encodings
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control.history import Record
 from scarml.errors import UsageError
+from scarml.storage.run_start import Resume
 
-__all__ = ["OnError", "Resume", "Scoring", "Settings"]
+__all__ = ["OnError", "Scoring", "Settings"]
 
-Resume = Literal["auto", "must", "never"]
 Scoring = Literal["exact", "background"]
 OnError = Literal["warn", "raise"]
 

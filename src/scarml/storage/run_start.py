@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from scarml.errors import RunExistsError, UsageError
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
 
-__all__ = ["Resume", "claim_start", "describe", "open_run"]
+__all__ = ["Resume", "check_same_settings", "claim_start", "describe", "open_run"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,44 +42,60 @@ def describe(
     return as_stored
 
 
-def open_run(store: Store, description: Mapping[str, Any], resume: Resume, where: str) -> tuple[RunFolder, bool]:
+def open_run(
+    store: Store,
+    description: Mapping[str, Any],
+    resume: Resume,
+    where: str,
+    *,
+    check_same: Callable[[Mapping[str, Any]], None],
+    to_go_on: str,
+) -> tuple[RunFolder, bool]:
     """The folder of a run, and whether it is new.
 
     Args:
         store: where it is, or is to be.
-        description: see `describe`.
+        description: kept with a new one.
         resume: whether to go on with a run that is there.
         where: the store as the user named it.
+        check_same: given the description of a run that is there, raises UsageError unless it can be gone on with.
+        to_go_on: what the user may write to go on with one that is there.
 
     Raises:
-        RunExistsError, UsageError: the folder cannot be used so.
+        RunExistsError: there is a run, and ``resume`` is ``never``.
+        UsageError: there is none, and ``resume`` is ``must``; or it is a run of something else.
     """
     if resume == "never":
-        return _create(store, description, where), True
+        try:
+            return RunFolder.create(store, description), True
+        except RunExistsError:
+            raise RunExistsError(
+                f"{where} has a run in it; continue it with {to_go_on}, or name another folder"
+            ) from None
     is_run = RunFolder.is_run(store)
     if resume == "must" and not is_run:
-        raise UsageError(f"there is no run in {where}; check the path, or start one with --resume auto")
-    if resume == "auto" and not is_run:
+        raise UsageError(f"there is no run in {where}; check the path, or start one with {to_go_on}")
+    if not is_run:
         with suppress(RunExistsError):  # another start was faster: go on with what it made, if it is gone
-            return _create(store, description, where), True
+            return RunFolder.create(store, description), True
     folder = RunFolder.open(store)
-    difference = next(_differences(folder.description, description), None)
-    if difference is not None:
-        what, there, here = difference
-        raise UsageError(
-            f"the run in {where} has {what} {there}, this command has {here}; give the same, or use another "
-            "--run folder"
-        )
+    check_same(folder.description)
     return folder, False
 
 
-def _create(store: Store, description: Mapping[str, Any], where: str) -> RunFolder:
-    try:
-        return RunFolder.create(store, description)
-    except RunExistsError:
-        raise RunExistsError(
-            f"{where} has a run in it; continue it with --resume auto, or name another folder with --run"
-        ) from None
+def check_same_settings(where: str, here: Mapping[str, Any], there: Mapping[str, Any]) -> None:
+    """See that two descriptions as of `describe` are of the same training.
+
+    Raises:
+        UsageError: the first difference.
+    """
+    difference = next(_differences(there, here), None)
+    if difference is not None:
+        what, stored, given = difference
+        raise UsageError(
+            f"the run in {where} has {what} {stored}, this command has {given}; give the same, or use another "
+            "--run folder"
+        )
 
 
 def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m.Start:

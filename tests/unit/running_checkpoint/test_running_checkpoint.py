@@ -412,7 +412,7 @@ def test_folders_that_may_not_be_used(store: MemoryStore) -> None:
             scar.RunningCheckpoint(store, tables, resume="auto"),
         ):
             pass
-    with pytest.raises(RunExistsError, match='go on with it with resume="auto"'), scar.RunningCheckpoint(store, tables):
+    with pytest.raises(RunExistsError, match='continue it with resume="auto"'), scar.RunningCheckpoint(store, tables):
         pass
     other = MemoryStore()
     RunFolder.create(other, {"model": "mlr"})
