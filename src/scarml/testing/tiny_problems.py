@@ -13,11 +13,11 @@ from scarml.data.classification import Classification
 from scarml.data.corpus import Corpus
 from scarml.data.ratings import Ratings
 from scarml.errors import UsageError
+from scarml.models.lda import LDA
 from scarml.models.mf import MF
 from scarml.models.mlr import MLR
 from scarml.models.qp import QP
 from scarml.testing.models.adam_regression import AdamRegression, Regression
-from scarml.testing.models.plain_lda import PlainLDA
 
 __all__ = ["TINY_PROBLEMS", "tiny_problem"]
 
@@ -70,7 +70,7 @@ def _lda() -> tuple[Model, Any]:
     lengths = np.append(rng.integers(3, 12, 23), 0)
     document = np.repeat(np.arange(24), lengths)
     words = (document % 3) * 10 + rng.integers(0, 12, len(document))
-    model = PlainLDA(n_components=4, doc_topic_prior=0.1, topic_word_prior=0.1)
+    model = LDA(n_components=4, doc_topic_prior=0.1, topic_word_prior=0.1)
     return model, Corpus(words % 30, lengths, n_words=30)
 
 

@@ -128,7 +128,9 @@ def test_scikit_learn_takes_the_topics_and_predicts_as_well(trained: tuple[Corpu
     data, topics = trained
     arrays = topics.to_arrays()
     theirs = sklearn.LatentDirichletAllocation(
-        n_components=3, doc_topic_prior=arrays["doc_topic_prior"], topic_word_prior=arrays["topic_word_prior"]
+        n_components=3,
+        doc_topic_prior=float(arrays["doc_topic_prior"]),
+        topic_word_prior=float(arrays["topic_word_prior"]),
     )
     theirs.partial_fit(counts_of(data.take(np.arange(2))))  # sets what it needs besides the components
     theirs.components_ = arrays["components"]
