@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")  # no test opens a window
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED_VARIABLE = "SCAR_TEST_SEED"
-CI_MAX_EXAMPLES = 200
+CI_MAX_EXAMPLES = 60
 FAST_MAX_EXAMPLES = 15
 
 
@@ -32,12 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("fast", common, max_examples=FAST_MAX_EXAMPLES, derandomize=on_ci)
     settings.register_profile("ci", common, max_examples=CI_MAX_EXAMPLES, derandomize=True)
     if not config.getoption("hypothesis_profile", None):
-        settings.load_profile("ci" if config.getoption("markexpr") == "ci" else "fast")
+        settings.load_profile("ci" if _is_ci_tier(config) else "fast")
     time.sleep = _guarded_sleep
 
 
 def pytest_unconfigure() -> None:
     time.sleep = _real_sleep
+
+
+@pytest.hookimpl(tryfirst=True)  # before those with other marks are left out
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Properties are in both tiers: few examples in the fast one, many in CI."""
+    if _is_ci_tier(config):
+        for item in items:
+            if is_hypothesis_test(getattr(item, "obj", None)):
+                item.add_marker("ci")
 
 
 def pytest_report_header() -> list[str]:
@@ -114,6 +123,10 @@ def _guarded_sleep(seconds: float) -> None:
     if _guard["on"] and (path.is_relative_to(ROOT / "src") or path.is_relative_to(ROOT / "tests")):
         _sleepers.append(f"{path.relative_to(ROOT)}:{caller.f_lineno}")
     _real_sleep(seconds)
+
+
+def _is_ci_tier(config: pytest.Config) -> bool:
+    return str(config.getoption("markexpr")).startswith("ci")
 
 
 def _base_seed() -> int:
