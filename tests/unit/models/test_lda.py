@@ -12,6 +12,7 @@ from scarml.core.block import Blocks
 from scarml.core.rng import stream
 from scarml.core.sequential import Sequential
 from scarml.data.corpus import Corpus
+from scarml.data.registry import load
 from scarml.errors import ModelError, UsageError
 from scarml.models import lda_counts
 from scarml.models.lda import LDA
@@ -149,3 +150,15 @@ def test_a_topic_that_there_is_not_is_refused_before_a_kernel_sees_it() -> None:
     wrong = Blocks(own.table, own.ids, {"value": np.full_like(own.value, 4)})
     with pytest.raises(ModelError, match="assignments have topic 4; expected 0 to 3"):
         model.rebuild(run.shards[0], {"assignments": wrong})
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("data_dir")
+@pytest.mark.parametrize("name", ["reuters-395", "kos"])
+def test_data_sets_converge_as_declared(name: str) -> None:
+    declared = LDA.defaults[name]
+    run = Sequential(LDA(**declared.hyper_parameters), load(name), n_shards=16)
+    assert declared.stop_loss_sum is not None
+    while run.loss_sum() >= declared.stop_loss_sum:
+        run.step()
+    assert run.iteration == declared.baseline_iters
