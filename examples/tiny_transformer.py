@@ -24,6 +24,7 @@ class Transformer(nn.Module):
         self.place = nn.Embedding(LENGTH, WIDTH)
         self.layer = nn.TransformerEncoderLayer(WIDTH, nhead=4, dim_feedforward=64, dropout=0.0, batch_first=True)
         self.out = nn.Linear(WIDTH, N_NUMBERS)
+        nn.init.normal_(self.number.weight, std=WIDTH**-0.5)
         self.out.weight = self.number.weight
         self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(LENGTH))
 
