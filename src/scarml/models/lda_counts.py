@@ -25,7 +25,7 @@ __all__ = [
     "table_log_likelihood_reference",
 ]
 
-_TABULATED = 4096
+_TABULATED = 256
 """Counts whose logarithms of gamma are computed once a call; nearly all counts are small."""
 
 
@@ -124,8 +124,9 @@ def documents_log_likelihood_reference(topics: Array, starts: Ids, n_topics: int
 def _log_gammas(prior: float) -> Array:
     """Log Γ(n + prior) − log Γ(prior) for small n."""
     known = np.empty(_TABULATED)
+    of_none = math.lgamma(prior)
     for n in range(_TABULATED):
-        known[n] = math.lgamma(n + prior) - math.lgamma(prior)
+        known[n] = math.lgamma(n + prior) - of_none
     return known
 
 
