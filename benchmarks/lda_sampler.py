@@ -38,7 +38,7 @@ def _beside(name: str, data: Corpus, n_topics: int, target: float, quick: bool) 
         "kernel": _Kernel(data, n_topics).sweep,
         "alone": alone.step,
     }
-    seconds = alternate(tasks, 2 if quick else 12, warm_ups=2 if quick else 20)
+    seconds = alternate(tasks, 2 if quick else 7, warm_ups=2 if quick else 10)
     what = f"LDA on {name}, {n_topics} topics"
     speed = data.n_tokens / np.median(seconds["kernel"]) / 1e6
     reference = f"tomotopy {tomotopy.__version__}, one worker"
