@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.ci, pytest.mark.timeout(400)]  # a busy machine takes 
 
 CNN: Any = create(scar.CNN, "mnist-10k", loss_examples=1_000)
 SHARDS = 2
-"""Pieces of 32 examples: four times as fast as the 16 of 4 that a job would have."""
+"""Pieces of 32 examples: twice as fast as the 16 pieces of 4 that a job would have."""
 
 
 def settings(run: Path, **others: Any) -> dict[str, Any]:

@@ -249,6 +249,11 @@ def test_what_cannot_be_trained_is_refused_with_the_reason(what: str, message: s
         TorchModel(partial(Changed, what), cross_entropy).tables(data)
 
 
+def test_a_mean_instead_of_a_sum_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"for 2 examples and .* for the same twice; expected the sum over"):
+        TorchModel(Tied, nn.functional.cross_entropy).tables(tokens())
+
+
 def test_other_things_that_are_no_module_or_no_data() -> None:
     with pytest.raises(ModelError, match="the module has no parameters; there is nothing to train"):
         TorchModel(nn.ReLU, cross_entropy).tables(tokens())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -77,7 +78,7 @@ def parameters_of(make_module: MakeModule) -> Parameters:
     )
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def start_of(make_module: MakeModule, seed: int) -> Array:
     """The parameters of a fresh module, flat, read-only."""
     module = fresh_module(make_module, seed)
@@ -152,6 +153,16 @@ class Replica:
                 "the module draws random numbers as it computes, as Dropout does: from a generator that all threads "
                 "share, so results would depend on timing; set its probability to 0"
             )
+        with one_torch_thread, torch.no_grad():
+            outputs, target = self.module(torch.from_numpy(inputs)), torch.from_numpy(targets)
+            if isinstance(outputs, torch.Tensor):
+                once = float(loss_sum(outputs, target))
+                twice = float(loss_sum(torch.cat([outputs, outputs]), torch.cat([target, target])))
+                if math.isfinite(once) and not math.isclose(twice, 2 * once, rel_tol=1e-3):
+                    raise ModelError(
+                        f"loss_sum is {once:.6g} for {len(inputs)} examples and {twice:.6g} for the same twice; "
+                        "expected the sum over examples, twice as much: reduction='sum'"
+                    )
 
     def _fill(self, weights: Array) -> None:
         self._weights.numpy()[...] = weights
