@@ -67,7 +67,7 @@ def _check_tensor(name: str, key: str, entry: Any, first: int) -> Tensor:
     expect(len(offsets) == 2 and len(shape) <= _MAX_DIMENSIONS, name, f"tensor {key!r} has a wrong number of offsets")
     size = np.dtype(_DTYPES[dtype]).itemsize
     span = math.prod(n for n in shape if n)  # NumPy refuses an array of none, if its other dimensions are too large
-    expect(size * span < _MAX_NUMBER, name, f"tensor {key!r} has dimensions {shape}, too large for an array")
+    expect(size * span < _MAX_NUMBER, name, f"tensor {key!r} has shape {shape}; expected one that an array can have")
     size *= math.prod(shape)
     begin, end = offsets
     expect(end - begin == size, name, f"tensor {key!r} has {end - begin} bytes; expected {size} for its shape")
