@@ -58,8 +58,9 @@ class CNN(ModuleTraining):
     of 28 × 28 pixels and 10 classes 70,108 parameters in 10 tensors, of which one holds 73 %. Pixels are divided by
     255. The paper gives batches of 64 examples and does not say how many are an iteration. Here 24 are (8 for
     ``mnist-10k``): so the paper's criterion, a mean of 0.08, is reached after about 60 iterations, as with its other
-    models. The loss swings by a tenth from one iteration to the next there, so costs want the mean of many trials. Each batch is a phase with a commit of its own, since Adam moves the weights after every batch: one
-    gradient at fixed weights over 24 batches would be training with batches of 1,536.
+    models. The loss swings by a tenth from one iteration to the next there, so costs want the mean of many trials.
+    Each batch is a phase with a commit of its own, since Adam moves the weights after every batch: one gradient at
+    fixed weights over 24 batches would be training with batches of 1,536.
 
     Data: `Classification`, features in rows of ``side`` × ``side`` pixels from 0 to 255.
 
