@@ -34,10 +34,10 @@ def settings(run: Path, **others: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("blocks", ["by-layer", "by-shard"])
 def test_it_learns_the_digits_though_half_of_the_servers_are_lost_twice(tmp_path: Path, blocks: Any) -> None:
     model = replace(CNN, blocks=blocks)
-    kills = [scar.Kill.parse("servers:1/2@10"), scar.Kill.parse("servers:1@20")]
+    kills = [scar.Kill.parse("servers:1/2@6"), scar.Kill.parse("servers:1@12")]
     stop = scar.Stop(max_iters=60, eval_every_iters=5)
     job = scar.Job(
-        model, "mnist-10k", loss_mean_below=0.2, stop=stop, kills=kills, **settings(tmp_path / "run", resume="auto")
+        model, "mnist-10k", loss_mean_below=0.4, stop=stop, kills=kills, **settings(tmp_path / "run", resume="auto")
     )
     result = job.run()
     assert (result.outcome, len(result.failures)) == ("converged", 3)
@@ -45,7 +45,7 @@ def test_it_learns_the_digits_though_half_of_the_servers_are_lost_twice(tmp_path
     data = load("mnist-10k")
     with torch.no_grad():
         predicted = module(torch.from_numpy(model._input(data.features[:1_000]))).argmax(dim=1).numpy()
-    assert np.mean(predicted == data.labels[:1_000]) > 0.9
+    assert np.mean(predicted == data.labels[:1_000]) > 0.85
 
 
 @pytest.mark.xdist_group("ray")
@@ -53,9 +53,9 @@ def test_it_learns_the_digits_though_half_of_the_servers_are_lost_twice(tmp_path
 def test_real_processes_give_the_same_result_and_go_on_when_killed(tmp_path: Path, ray_cluster: RayCluster) -> None:
     model = replace(CNN, batches_per_iteration=2)
     few: dict[str, Any] = {"servers": 2, "workers": 1}  # each takes two seconds to import torch
-    stop = scar.Stop(max_iters=4, eval_every_iters=4)
+    stop = scar.Stop(max_iters=3, eval_every_iters=3)
     run = scar.Sequential(model, load("mnist-10k"), n_shards=SHARDS)
-    for _ in range(4):
+    for _ in range(3):
         run.step()
     calm = scar.Job(model, "mnist-10k", stop=stop, engine=ray_cluster, **settings(tmp_path / "calm", **few)).run()
     assert calm.digest == digest(run.state)
@@ -64,4 +64,4 @@ def test_real_processes_give_the_same_result_and_go_on_when_killed(tmp_path: Pat
         model, "mnist-10k", stop=stop, kills=kills, engine=ray_cluster, **settings(tmp_path / "killed", **few)
     )
     killed = job.run()
-    assert (killed.outcome, killed.iteration, len(killed.failures)) == ("max-iters", 4, 1)
+    assert (killed.outcome, killed.iteration, len(killed.failures)) == ("max-iters", 3, 1)
