@@ -140,9 +140,15 @@ def _take_many(plan: Plan, uses: list[SegmentUse], n: int, limits: Limits, row_b
 
 
 def _take(plan: Plan, use: SegmentUse, limits: Limits, row_bytes: RowBytes) -> bool:
-    """Add what is live in a segment to the plan, as far as the piece goes; whether there may be room for more."""
+    """Add what is live in a segment to the plan, if the piece has room for it; whether there may be room for more.
+
+    Only one that is larger than a whole piece is copied in parts. If others were, each step could leave a part of a
+    segment behind, dead, for the next one to clear away, and so on for ever.
+    """
     if any(plan.forms.get(t, f) != f for t, f in use.forms.items()):
         return True
+    if plan.taken and plan.copied_bytes + use.live_bytes > limits.piece_bytes:
+        return False
     for table, form in use.forms.items():
         rows = use.live[table]
         sizes = np.cumsum(row_bytes(use.id, table, rows))

@@ -165,6 +165,22 @@ def test_a_block_larger_than_a_piece_is_copied_alone():
 
 
 # -------------------------------------------------------------------------------------------------------------- damage
+@pytest.mark.parametrize("slack_bytes", [0, -(1 << 30)])
+@pytest.mark.parametrize("piece_bytes", [60, 100, 150, 200, 300])
+def test_it_comes_to_an_end_whatever_the_size_of_a_piece(piece_bytes, slack_bytes, base_seed):
+    rng = np.random.default_rng([base_seed, piece_bytes])
+    for _ in range(8):
+        run = new_run()
+        term = run.claim_term("new")
+        for commit in range(1, int(rng.integers(4, 14))):
+            ids = np.sort(rng.choice(10, int(rng.integers(1, 10)), replace=False)).tolist()
+            write(run, term, commit, ids=ids, node=f"server-{rng.integers(3)}")
+        before = read(run, term)
+        limits = Limits(piece_bytes, slack_bytes, max_segments_per_node=int(rng.integers(1, 4)))
+        compact(run, term, limits, ["server-0"])  # fails after a hundred steps
+        assert read(run, term) == before
+
+
 def test_a_damaged_block_is_not_copied_and_its_older_good_copy_is(caplog):
     run = new_run()
     term = run.claim_term("new")
