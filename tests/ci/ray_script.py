@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model_beside import Beside, make_data
-
 import scarml as scar
 
 
@@ -39,6 +37,8 @@ def pid_of(node: str) -> Any:
 
 
 if __name__ == "__main__":
+    from model_beside import Beside, make_data  # lies beside this file where it is run
+
     from scarml.engine.ray.connection import RayCluster
 
     with RayCluster() as cluster:

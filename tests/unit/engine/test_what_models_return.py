@@ -18,6 +18,8 @@ X = scar.Table("x", 10, (scar.Field("value", "float64", (3,)),))
 class Shrinking(Model):
     """Each method can be replaced by another."""
 
+    n_phases = 1
+
     def __init__(self, **methods: Any) -> None:
         for name, method in methods.items():
             setattr(self, name, method)
