@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 
@@ -87,13 +88,21 @@ def test_forged_headers_with_a_right_checksum(data):
         if key in header["__metadata__"]:
             header["__metadata__"][key] = json.dumps(header["__metadata__"][key])
     text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
-    tracemalloc.start()
-    try:
-        with suppress(DamagedError, ModelError, NotFoundError):  # a right checksum over another table: it says which
-            forged_reading(len(text).to_bytes(8, "little") + text + whole()[after_header(whole()) :])
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
+    forged = len(text).to_bytes(8, "little") + text + whole()[after_header(whole()) :]
+    assert peak_bytes(forged_reading, forged) < 4 << 20
+
+
+def peak_bytes(reading: Callable[[bytes], None], data: bytes) -> int:
+    """Memory that reading takes, the second time: the first one may compile a kernel."""
+    for _ in range(2):
+        tracemalloc.start()
+        try:
+            with suppress(DamagedError, ModelError, NotFoundError):  # a checksum over another table: it says which
+                reading(data)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    return peak
 
 
 def forged_reading(data: bytes) -> None:
@@ -161,13 +170,8 @@ def test_forged_headers_of_a_compacted_segment(data):
         if key in header["__metadata__"]:
             header["__metadata__"][key] = json.dumps(header["__metadata__"][key])
     text = with_checksum(json.dumps(header, separators=(",", ":")).encode())
-    tracemalloc.start()
-    try:
-        with suppress(DamagedError, ModelError):
-            read_compacted(len(text).to_bytes(8, "little") + text + unforged[after_header(unforged) :])
-        assert tracemalloc.get_traced_memory()[1] < 8 << 20
-    finally:
-        tracemalloc.stop()
+    forged = len(text).to_bytes(8, "little") + text + unforged[after_header(unforged) :]
+    assert peak_bytes(read_compacted, forged) < 8 << 20
 
 
 def test_a_number_of_blocks_that_no_memory_holds_is_not_believed_by_the_compactor():
