@@ -23,6 +23,7 @@ from scarml.data.registry import load
 from scarml.engine.cluster import Cluster
 
 SERVERS, WORKERS = 4, 2
+JOB = "benchmark"
 NEVER = scar.Checkpoint(policy="full", fraction=1, interval_iters=1_000_000)
 
 
@@ -170,11 +171,11 @@ def _hosted(ray_cluster: Any, folder: str, size_bytes: int) -> tuple[Any, Any, i
     layout = Layout.of(model, model.tables(None), model.shards(None, 2), 0)
     process = ray_cluster.acquire()
     setup = ray.put(Setup(model, layout, 0, {}, folder, None, 600.0))
-    pid, _ = ray.get(process.begin.remote("server-0", "server", setup))
+    pid, _ = ray.get(process.begin.remote(JOB, "server-0", "server", setup))
     view = first_view(layout, ["server-0"], ["worker-0"])
     order = m.InstallView(view, 1, 0, {"x": view.blocks_of("server-0", layout, "x")})
-    process.give.remote("controller", 0, [order])
-    while not ray.get(process.poll.remote(0)):
+    process.give.remote(JOB, "controller", 0, [order])
+    while not ray.get(process.poll.remote(JOB, 0, 1)):
         pass
     return process, model.tables(None)[0], pid
 
@@ -198,7 +199,7 @@ def _data_path(ray_cluster: Any, size_bytes: int, rounds: int) -> list[Row]:
 
     with tempfile.TemporaryDirectory() as folder:
         process, table, _ = _hosted(ray_cluster, folder, size_bytes)
-        links = ActorLinks("worker-0", lambda event: None)
+        links = ActorLinks(JOB, "worker-0", lambda event: None, lambda: False)
         links.node = _Obeys()  # type: ignore[assignment]
         links.meet({"server-0": process})
         values = np.ones((table.n_blocks, 250), np.float32)
@@ -217,7 +218,7 @@ def _data_path(ray_cluster: Any, size_bytes: int, rounds: int) -> list[Row]:
             links.forward("worker-0", "server-0", m.Push(1, 99, Context(0, 1), n_pushed % 2, (update,)))
             n_pushed += 1
             links._flush("server-0")
-            ray.get(links._sent[-1][1] if links._sent else process.n_folded.remote(1))
+            ray.get(links._sent[-1][1] if links._sent else process.n_folded.remote(JOB, 1))
 
         def put_and_get() -> None:
             np.copyto(out, ray.get(ray.put(values)))

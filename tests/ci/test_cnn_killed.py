@@ -50,6 +50,7 @@ def test_it_learns_the_digits_though_half_of_the_servers_are_lost_twice(tmp_path
 
 @pytest.mark.xdist_group("ray")
 @pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'scarml[ray]'")
+@pytest.mark.soak
 def test_real_processes_give_the_same_result_and_go_on_when_killed(tmp_path: Path, ray_cluster: RayCluster) -> None:
     model = replace(CNN, batches_per_iteration=2)
     few: dict[str, Any] = {"servers": 2, "workers": 1}  # each takes two seconds to import torch

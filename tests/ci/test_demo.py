@@ -57,6 +57,7 @@ def wait_for_iteration(process: subprocess.Popen[str], iteration: int) -> None:
     pytest.fail(f"the run ended before x({iteration})")
 
 
+@pytest.mark.soak
 def test_demo_without_a_terminal(started: Any, tmp_path: Path) -> None:
     process = started("demo", "--out", "here")
     out, err = process.communicate(timeout=TIMEOUT_S)
@@ -86,7 +87,7 @@ def test_demo_as_json(started: Any) -> None:
     assert runs["killed"]["lost_blocks"] == 784
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_a_signal_ends_a_run_saved_and_resuming_is_as_if_it_had_never_stopped(
     started: Any, number: signal.Signals
 ) -> None:
@@ -128,7 +129,9 @@ def test_a_run_that_is_worked_on_is_refused_with_exit_code_5(started: Any) -> No
     assert finish(first)[0] == 75
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.soak), (signal.SIGTERM, 143)]
+)
 def test_a_signal_ends_the_demo_and_leaves_no_child_behind(
     started: Any, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

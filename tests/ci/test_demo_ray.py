@@ -53,6 +53,7 @@ def test_two_servers_are_killed_and_the_demo_converges(tmp_path: Path) -> None:
     assert "ray" not in err.replace("by way of Ray", "").replace("--engine ray", ""), "nothing of Ray's own"
 
 
+@pytest.mark.soak
 def test_ctrl_c_as_a_terminal_sends_it_ends_a_run_with_everything_saved(tmp_path: Path) -> None:
     args = ("train", "mlr", "--data", "mnist-10k", "--engine", "ray", "--run", "run", "--json", "--log-format", "json")
     with start(tmp_path, *args, "--servers", "2", "--workers", "1") as process:

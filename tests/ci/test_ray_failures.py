@@ -103,7 +103,14 @@ def test_servers_and_workers_killed_at_random_moments_are_recovered_from(
     assert (again.resumed_from["iteration"], again.digest) == (14, result.digest)  # type: ignore[index]
 
 
-@pytest.mark.parametrize("moment", ["recovery_started", "save_started", "save_staged", "handover_started"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "recovery_started",
+        "handover_started",
+        *(pytest.param(m, marks=pytest.mark.soak) for m in ("save_started", "save_staged")),
+    ],
+)
 def test_a_failure_while_something_is_under_way_is_recovered_from(
     ray_cluster: RayCluster, tmp_path: Path, moment: str
 ) -> None:
@@ -133,6 +140,7 @@ def test_a_failure_while_something_is_under_way_is_recovered_from(
     assert nothing_is_damaged(tmp_path / "run")
 
 
+@pytest.mark.soak
 def test_the_last_server_but_one_may_go(ray_cluster: RayCluster) -> None:
     run = LiveRun(ray_cluster, "mlr", servers=2, workers=1, stop=scar.Stop(max_iters=6))
     run.at = lambda r: run.signal("server-0") and None if is_at(r, 2) else None
@@ -165,6 +173,7 @@ def test_the_last_server_and_the_last_worker_are_replaced_and_training_goes_on(r
     assert [r["kind"] for r in run.of("waiting_for_node")] == ["server", "worker"]
 
 
+@pytest.mark.soak
 def test_a_worker_that_dies_over_and_over_is_not_replaced_for_ever(ray_cluster: RayCluster) -> None:
     problem = (Deadly(batch_size=20), tiny_problem("mlr")[1])
     run = LiveRun(ray_cluster, problem, servers=1, workers=1, replace=True, stop=scar.Stop(max_iters=6))
@@ -219,6 +228,7 @@ def test_a_server_that_is_stopped_is_lost_and_when_it_goes_on_it_ends_itself(
     assert nothing_is_damaged(tmp_path / "run")
 
 
+@pytest.mark.soak
 def test_a_server_that_is_stopped_here_is_ended(ray_cluster: RayCluster) -> None:
     run = LiveRun(ray_cluster, "mlr", stop=scar.Stop(max_iters=6), silence_s=1.5)
     stopped: list[int] = []
@@ -347,6 +357,7 @@ def test_without_ray_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
 
 
 # ----------------------------------------------------------------------------------- one Ray, and one job after another
+@pytest.mark.soak
 def test_a_ray_of_ones_own_is_used_and_left_as_it_is(ray_cluster: RayCluster) -> None:
     import ray
 
@@ -379,6 +390,7 @@ def test_what_comes_late_from_an_earlier_job_is_neither_obeyed_nor_answered(ray_
     assert answers == [[], None, None, None, None] * 2
 
 
+@pytest.mark.soak
 def test_a_process_that_died_between_two_jobs_is_not_used_again(ray_cluster: RayCluster) -> None:
     first = LiveRun(ray_cluster, "qp", servers=2, workers=1, stop=scar.Stop(max_iters=1))
     pids: list[int] = []
@@ -390,6 +402,7 @@ def test_a_process_that_died_between_two_jobs_is_not_used_again(ray_cluster: Ray
     assert second.digest == reference("qp", 2)
 
 
+@pytest.mark.soak
 def test_many_jobs_leave_neither_threads_nor_open_files_behind(ray_cluster: RayCluster) -> None:
     def sizes() -> tuple[int, int]:
         run = LiveRun(ray_cluster, "qp", servers=1, workers=1, stop=scar.Stop(max_iters=1))
@@ -411,6 +424,7 @@ def test_many_jobs_leave_neither_threads_nor_open_files_behind(ray_cluster: RayC
     assert last[1] <= first[1] + 8
 
 
+@pytest.mark.soak
 def test_large_updates_are_held_back_and_arrive(ray_cluster: RayCluster) -> None:
     rng = np.random.default_rng(SEED)
     data = Classification(rng.random((60, 20_000), dtype=np.float32), rng.integers(0, 60, 60), 60)

