@@ -198,10 +198,10 @@ def _claims_too_little(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS = (
     Mutation("fsync left out", _no_fsync),
-    Mutation("fsync after rename", _fsync_after_rename, first_seed=700),
+    Mutation("fsync after rename", _fsync_after_rename, faults=("power loss in a file operation",)),
     Mutation("folder not synced", _no_folder_sync),
     Mutation("view check dropped", _no_view_check),
-    Mutation("term check dropped", _no_term_check, first_seed=800),
+    Mutation("term check dropped", _no_term_check, faults=("driver cut off", "store slow", "slow one down")),
     Mutation("repeat check dropped", _no_repeat_check),
     Mutation("survivors rolled back", _survivors_rolled_back),
     Mutation("cache marked durable before it is", _durable_when_staged),

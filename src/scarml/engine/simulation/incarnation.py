@@ -237,7 +237,7 @@ class Incarnation:
                 self._world.witness.note_taken_back(controller.saves.last_unit)
             self.follower.restoring(everything=full)
         elif record.name == "recovery_completed":
-            self.follower.recovered(exactly=unit if full else None)
+            self.follower.recovered(record["view"], exactly=unit if full else None)
 
     # ---------------------------------------------------------------------------------------------------------- faults
     def _strike(self, name: str, fault: Callable[[Incarnation], None]) -> None:

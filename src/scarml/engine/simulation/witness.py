@@ -161,10 +161,10 @@ class Follower:
         self._catch_up()
         self._check_view()
 
-    def recovered(self, exactly: Version | None) -> None:
-        """All nodes have installed a view and loaded what they lacked."""
+    def recovered(self, view: int, exactly: Version | None) -> None:
+        """All nodes have installed a view and loaded what they lacked. Who has left it may still hold what was."""
         self._check_survivors()
-        for node in self._nodes.live.values():
+        for node in (n for n in self._nodes.live.values() if n.holder.obeys(view)):
             for name, cache in node.holder.caches.items():
                 fresh = self._is_fresh(name, cache.ids)
                 blocks, versions = node.holder.blocks[name], cache.durable
@@ -175,7 +175,7 @@ class Follower:
                     if not self.is_cut_off:
                         self._witness.check_not_lost(restored, versions)
                 self._witness.note_reported(node)
-        self._settle()
+        self._settle(view)
 
     def restoring(self, everything: bool) -> None:
         """A recovery begins: what live nodes hold must stay as it is, unless everything is taken back."""
@@ -234,8 +234,8 @@ class Follower:
             return np.ones(len(ids), bool)
         return ~np.isin(ids, self._expected[name].ids)
 
-    def _settle(self) -> None:
-        state = self.state_in_view()
+    def _settle(self, view: int) -> None:
+        state = self.state_in_view(view)
         for name, blocks in state.items():
             table = blocks.table
             complete = len(blocks) == table.n_blocks
@@ -245,13 +245,14 @@ class Follower:
         self._expected = dict(self._before)
         self._witness.note_state((self._cluster.controller.term, self._commit), state)
 
-    def state_in_view(self) -> State:
-        """Per table all blocks there are; one that is being handed over is at two nodes.
+    def state_in_view(self, number: int | None = None) -> State:
+        """Per table all blocks there are; of one that is at two nodes, what the node has that obeys the view.
 
-        A node of the view may have died without the controller knowing yet.
+        A node of the view may have died without the controller knowing yet. By default it is the present view.
         """
         view = self._cluster.controller.view
         known = [*self._nodes.live.values(), *(d for n, d in self._nodes.dead.items() if n in view.nodes)]
+        known.sort(key=lambda node: not node.holder.obeys(view.number if number is None else number))
         state: State = {}
         for name, table in self._witness.reference.tables.items():
             whole = table.empty(np.zeros(0, np.int64))
