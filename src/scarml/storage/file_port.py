@@ -122,6 +122,9 @@ _CAUSES = {
 }
 
 
+_MOST_SWEPT = 10
+
+
 def store_error(action: str, path: str, number: int | None) -> StoreError:
     """The error for an errno: what was tried, where, why it failed, what to do."""
     if number == errno.ENOENT:
@@ -144,11 +147,17 @@ class OsFiles:
     """The operating system's files. New files and folders get the usual permissions (umask)."""
 
     def create(self, path: str) -> OpenFile:
-        with _mapped("create", path):
-            descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
-        with suppress(OSError):  # on a file system without locks nobody can take the file for a dead writer's either
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return _OsOpenFile(path, descriptor)
+        for _ in range(_MOST_SWEPT):
+            with _mapped("create", path):
+                descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            except OSError:  # on a file system without locks nobody can take the file for a dead writer's either
+                return _OsOpenFile(path, descriptor)
+            if os.fstat(descriptor).st_nlink:
+                return _OsOpenFile(path, descriptor)
+            os.close(descriptor)  # somebody took it for a dead writer's before it was locked, and has removed it
+        raise StoreError(f"cannot create {path}: another process removed it {_MOST_SWEPT} times; try again")
 
     def rename(self, old: str, new: str) -> None:
         with _mapped("write", new):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -268,6 +269,24 @@ def test_sweep_removes_a_dead_writers_file(tmp_path: Path) -> None:
     (tmp_path / ".tmp" / "dead-00000000").write_bytes(b"half")
     assert LocalStore(str(tmp_path)).sweep() == 1
     assert files_in(tmp_path) == []
+
+
+def test_a_file_that_is_swept_before_it_could_be_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, n_swept = fcntl.flock, []
+
+    def swept_first(descriptor: int, operation: int) -> None:
+        if not n_swept:
+            n_swept.append(0)  # the sweep locks too
+            n_swept[0] = LocalStore(str(tmp_path)).sweep()
+        lock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", swept_first)
+    create(LocalStore(str(tmp_path)))
+    assert n_swept == [1]
+    assert files_in(tmp_path) == ["folder/object"]
+    assert LocalStore(str(tmp_path)).get("folder/object") == NEW
 
 
 def test_new_files_have_the_usual_permissions(tmp_path: Path) -> None:
