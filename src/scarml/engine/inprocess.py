@@ -135,8 +135,7 @@ class InProcess:
             case "node_lost":
                 extra = {"simulated": True}
             case "recovery_started" if record["kind"] == "full":
-                live = self.nodes.live.values()
-                self._lost += [{n: b.copy() for n, b in node.holder.blocks.items()} for node in live]
+                self._lost.append({name: blocks.copy() for name, blocks in self.state().items()})
             case "recovery_completed" if record["kind"] != "start":
                 exact = {"perturbation": self._perturbation(), "perturbation_is_exact": True}
                 extra = {**exact, "perturbation_age_iters": 0}
