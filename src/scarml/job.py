@@ -148,7 +148,6 @@ class Job:
         if self._is_on_ray and any(k.lag for k in kills):
             raise UsageError("--kill …/lag1 is possible where losses are simulated only: with --engine inprocess")
         self._ray_cluster = None if isinstance(engine, str) else engine
-        self._open_cluster: RayCluster | None = None
         self._ray_address = ray_address
         self._replace = replace
         self._silence_s = silence_s
@@ -203,8 +202,8 @@ class Job:
         check_shards({t.name: t for t in tables}, shards, self._n_shards)
         layout = Layout.of(self._model, tables, shards, self._seed)
         with ExitStack() as stack:
-            if self._is_on_ray:
-                self._open_ray(stack)
+            ray_cluster = self._open_ray(stack) if self._is_on_ray else None
+            if ray_cluster is not None:
                 self._url = self._reachable_url(stack)
             description = describe(self._model, self._data_name, self._seed, self._n_shards, tables, self._checkpoint)
             store = MemoryStore() if self._store is None else self._store
@@ -234,7 +233,8 @@ class Job:
                     self._on_event(record)
 
             training = Training(self._model, shards, layout, self._seed, self._checkpoint.encodings(tables))
-            engine = self._engine = self._make_engine(training, folder, on_record, self._stop_for(n_examples))
+            stop = self._stop_for(n_examples)
+            engine = self._engine = self._make_engine(training, folder, on_record, stop, ray_cluster)
             stack.enter_context(self._signals(engine))
             control = self._live_control(folder, start.term, engine)
             with control.listening() if control is not None else nullcontext():
@@ -274,12 +274,12 @@ class Job:
             "expected a folder or s3://bucket/prefix"
         )
 
-    def _open_ray(self, stack: ExitStack) -> None:
+    def _open_ray(self, stack: ExitStack) -> RayCluster:
         """Ray is started or joined before anything is made: if that fails, there is nothing to undo."""
         from scarml.engine.ray.connection import RayCluster, require_ray
 
         require_ray()
-        self._open_cluster = self._ray_cluster or stack.enter_context(RayCluster(self._ray_address))
+        return self._ray_cluster or stack.enter_context(RayCluster(self._ray_address))
 
     def _in_background(self, task: Callable[[], None]) -> None:
         if self._engine is not None:
@@ -291,7 +291,12 @@ class Job:
         return dataclasses.replace(self._stop, loss_sum_below=self._loss_mean_below * n_examples)
 
     def _make_engine(
-        self, training: Training, folder: RunFolder, on_record: Callable[[Record], None], stop: Stop
+        self,
+        training: Training,
+        folder: RunFolder,
+        on_record: Callable[[Record], None],
+        stop: Stop,
+        ray_cluster: RayCluster | None,
     ) -> Engine:
         controller = self._controller = Controller(
             training.layout,
@@ -304,7 +309,7 @@ class Job:
             silence_s=self._silence_s if self._is_on_ray else None,
             replaces=self._replace,
         )
-        if not self._is_on_ray:
+        if ray_cluster is None:
             return InProcess(
                 training, controller, folder, n_threads=self._threads, faults=self._faults, on_record=on_record
             )
@@ -319,8 +324,7 @@ class Job:
             silence_s=self._silence_s,
             faults=self._faults,
             on_record=on_record,
-            cluster=self._open_cluster,
-            address=self._ray_address,
+            ray_cluster=ray_cluster,
         )
 
     def _give_up(self, cause: str) -> None:

@@ -75,11 +75,6 @@ class RayCluster:
         self._is_open = False
         self._idle: list[Any] = []
 
-    @property
-    def is_local(self) -> bool:
-        """Whether everything runs on this machine, in a Ray started here."""
-        return self._address is None
-
     def __enter__(self) -> RayCluster:
         self.open()
         return self

@@ -35,8 +35,7 @@ class RayEngine:
         silence_s: of a node, after which it is lost.
         faults: whose processes are killed, and when: for real.
         on_record: gets every record, with the time.
-        cluster: a Ray that is used; else one is started or joined.
-        address: of a Ray to join.
+        ray_cluster: where the processes are; it is opened if it is not, and closed by whoever made it.
     """
 
     def __init__(  # noqa: PLR0913 - keyword-only, from the one place that makes it
@@ -50,8 +49,7 @@ class RayEngine:
         silence_s: float,
         faults: FaultPlan,
         on_record: Callable[[Record], None],
-        cluster: RayCluster | None = None,
-        address: str | None = None,
+        ray_cluster: RayCluster,
     ) -> None:
         self._training = training
         self._data = data
@@ -61,8 +59,7 @@ class RayEngine:
         self._silence_s = silence_s
         self._faults = faults
         self._tell = on_record
-        self._ray = cluster or RayCluster(address)
-        self._is_shared = cluster is not None
+        self._ray_cluster = ray_cluster
         self._scheduler = ThreadScheduler(1)
         self._nodes: Any = None
         self._killed: set[NodeId] = set()
@@ -79,9 +76,7 @@ class RayEngine:
             stack.callback(self._scheduler.close)
             view = self._controller.view
             self._tell(Record("nodes_starting", {"n_nodes": len(view.nodes)}, self._scheduler.now_s()))
-            if not self._is_shared:
-                stack.callback(self._ray.close)
-            self._ray.open()
+            self._ray_cluster.open()
             nodes = self._make_nodes(stack)
             kinds: dict[NodeId, m.NodeKind] = {**dict.fromkeys(view.servers, "server")}
             kinds |= dict.fromkeys(view.workers, "worker")
@@ -108,7 +103,7 @@ class RayEngine:
         setup = Setup(
             training.model, training.layout, training.seed, training.encodings, self._url, data, self._silence_s
         )
-        self._nodes = RemoteNodes(self._ray, setup, self._scheduler.events.put, self._silence_s)
+        self._nodes = RemoteNodes(self._ray_cluster, setup, self._scheduler.events.put, self._silence_s)
         stack.callback(self._nodes.close)
         return self._nodes
 
