@@ -200,7 +200,7 @@ MUTATIONS = (
     Mutation("fsync left out", _no_fsync),
     Mutation("fsync after rename", _fsync_after_rename, faults=("power loss in a file operation",)),
     Mutation("folder not synced", _no_folder_sync),
-    Mutation("view check dropped", _no_view_check),
+    Mutation("view check dropped", _no_view_check, faults=("kill one", "slow one down")),
     Mutation("term check dropped", _no_term_check, faults=("driver cut off", "store slow", "slow one down")),
     Mutation("repeat check dropped", _no_repeat_check),
     Mutation("survivors rolled back", _survivors_rolled_back),
@@ -210,5 +210,9 @@ MUTATIONS = (
     Mutation("lease not checked before storing", _no_lease_check, faults=("pause two", "store slow")),
     Mutation("hand-over while a save is in flight", _hand_over_during_a_save, faults=("scale", "store slow")),
     Mutation("blocks handed over without cache, all taken for durable", _claims_too_much),
-    Mutation("blocks handed over without cache, none taken for durable", _claims_too_little),
+    Mutation(
+        "blocks handed over without cache, none taken for durable",
+        _claims_too_little,
+        faults=("scale", "drain one", "driver cut off"),
+    ),
 )
