@@ -341,7 +341,7 @@ def test_large_objects_go_up_and_come_down_in_parts(
 
 
 def test_a_large_object_whose_part_fails_is_not_there(
-    store: FsspecStore, proxy: FaultProxy, folder: Path, monkeypatch: pytest.MonkeyPatch
+    store: FsspecStore, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3_objects, "_UPLOAD_PART_BYTES", 5 * MIB)
     proxy.fail("status", methods=("PUT",), part="partNumber=2", code=503, name="ServiceUnavailable")
@@ -349,7 +349,9 @@ def test_a_large_object_whose_part_fails_is_not_there(
         with pytest.raises(StoreError, match="overloaded"):
             write("large", [bytes(12 * MIB)])
     assert store.list() == ["here"]
-    assert not list((folder / ".localbucket-uploads").iterdir())
+    begun = sum(method == "POST" and path.endswith("?uploads") for method, path in proxy.requests)
+    aborted = {path for method, path in proxy.requests if method == "DELETE" and "uploadId" in path}
+    assert begun == len(aborted) >= 2  # a part still on its way may arrive after that: sweep() is for those
     proxy.heal()
     store.create("large", [bytes(12 * MIB)])
 
