@@ -11,7 +11,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -23,17 +22,15 @@ from scarml.control.failure_detector import FailureDetector
 from scarml.control.membership import Change, Membership
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.stop import Stop, StopRule
+from scarml.control.term_claim import TermClaim
 from scarml.control.training_clock import TrainingClock
-from scarml.control.transitions import TRANSITIONS, State
+from scarml.control.transitions import State, StateMachine
 from scarml.control.view import Layout, NodeId, View
-from scarml.control.view_installation import ATTEMPTS, ViewInstallation, wait_for_store
+from scarml.control.view_installation import ViewInstallation
 from scarml.core.block import Ids
 from scarml.core.model import Context
-from scarml.errors import ProtocolError
 
 __all__ = ["Controller"]
-
-STORY_LENGTH = 60
 
 
 class Controller:
@@ -67,7 +64,7 @@ class Controller:
         self._checkpoint = checkpoint
         self._stop = StopRule(stop, layout.n_shards)
         self._seed = seed
-        self.state = State.NEW
+        self._machine = StateMachine()
         self.term = 0
         self.clock = TrainingClock(n_phases, seed)
         self.recovery = RecoveryCoordinator(layout, servers, workers)
@@ -88,9 +85,7 @@ class Controller:
         self._boundary_is_new = False
         self._verdict: tuple[m.Outcome, str] | None = None
         self._installation = ViewInstallation({}, self._new_token)
-        self._claim_attempts = 0
-        self._claim_retry: int | None = None
-        self._story: deque[str] = deque(maxlen=STORY_LENGTH)
+        self._claim: TermClaim | None = None
         self._handlers: dict[type, Callable[[Any], list[m.Action]]] = {
             m.Start: self._on_start,
             m.ViewInstalled: self._on_view_installed,
@@ -118,6 +113,11 @@ class Controller:
         }
 
     @property
+    def state(self) -> State:
+        """What is waited for."""
+        return self._machine.state
+
+    @property
     def view(self) -> View:
         """The present membership."""
         return self.recovery.view
@@ -136,12 +136,12 @@ class Controller:
         if self.state is State.FINISHED:
             return []
         if not isinstance(event, (m.Heartbeat, m.Tick)):
-            self._story.append(f"{self.state.name}: {_brief(event)}")
+            self._machine.note(event)
         return self._handlers[type(event)](event)
 
     # ------------------------------------------------------------------------------------------------- views and loads
     def _on_start(self, e: m.Start) -> list[m.Action]:
-        self._check("start")
+        self._machine.check("start")
         if self._lost:
             self.recovery.lose(sorted(self._lost))
             self._lost.clear()
@@ -161,7 +161,7 @@ class Controller:
         ]
 
     def _install(self, trigger: str) -> list[m.Action]:
-        self._go(trigger)
+        self._machine.go(trigger)
         orders = {
             node: m.InstallView(self.view, self.term, self.clock.commit, takeover.load, takeover.fetch)
             for node, takeover in self.recovery.takeovers().items()
@@ -213,9 +213,8 @@ class Controller:
         return actions
 
     def _on_timer(self, e: m.TimerFired) -> list[m.Action]:
-        if e.token == self._claim_retry:
-            self._claim_retry = None
-            return [m.ClaimTerm(self.saves.last_unit)]
+        if self.state is State.CLAIMING and self._claim is not None and (again := self._claim.on_timer(e.token)):
+            return again
         installing = self._installation.on_timer(e.token) if self.state is State.INSTALLING else []
         return installing or self.saves.on_timer(e.token)
 
@@ -238,13 +237,13 @@ class Controller:
                 return actions + self._evaluate()
             self._verdict = self._stop.verdict(self.clock.iteration)
             if self._verdict is not None:
-                self._go("end")
+                self._machine.go("end")
                 self.saves.final_is_whole = None
                 return actions + self._try_to_end()
         return actions + self._compute(self.clock.context())
 
     def _compute(self, ctx: Context) -> list[m.Action]:
-        self._go("next phase")
+        self._machine.go("next phase")
         self.computing = ctx
         self._waiting = set(self.view.nodes)
         order = m.ComputePhase(self.view.number, self.clock.commit + 1, ctx)
@@ -257,13 +256,13 @@ class Controller:
         if self._waiting:
             return []
         if self.saves.holds_commit:
-            self._go("prepared, save not staged")
+            self._machine.go("prepared, save not staged")
             return [m.report("commit_held", commit=self.clock.commit + 1)]
         return self._decide()
 
     def _decide(self) -> list[m.Action]:
         assert self.computing is not None
-        self._go("decide")
+        self._machine.go("decide")
         self._waiting = set(self.view.nodes)
         order = m.CommitPhase(self.view.number, self.clock.commit + 1, self.computing)
         return [m.Send(node, order) for node in self.view.nodes]
@@ -294,7 +293,7 @@ class Controller:
         return [report, *self._proceed()]
 
     def _evaluate(self) -> list[m.Action]:
-        self._go("evaluate")
+        self._machine.go("evaluate")
         self._stop.begin_evaluation()
         order = m.EvaluateLoss(self.view.number, self.clock.commit)
         return [m.Send(worker, order) for worker in self.view.workers]
@@ -328,7 +327,7 @@ class Controller:
         return [report]
 
     def _finish(self, outcome: m.Outcome, reason: str, *, saved: bool) -> list[m.Action]:
-        self._go("finish")
+        self._machine.go("finish")
         report = m.report(
             "run_finished",
             outcome=outcome,
@@ -347,7 +346,7 @@ class Controller:
         if self.saves.step is not SaveStep.IDLE:
             return actions
         if self.state is State.DRAINING:
-            return actions + self._claim()
+            return actions + self._claim_term()
         if self.state is State.SAVING:
             return actions + self._try_to_end()
         return actions
@@ -395,27 +394,26 @@ class Controller:
         if self._checkpoint.recovery == "full":
             actions = self.saves.void("everything is taken back")
             if self.saves.step is SaveStep.IDLE:
-                return actions + self._claim()
-            self._go("recover all, save in flight")
+                return actions + self._claim_term()
+            self._machine.go("recover all, save in flight")
             return actions
         return self._restore("recover what was lost", everything=False)
 
-    def _claim(self) -> list[m.Action]:
-        self._go("recover all")
-        self._claim_attempts, self._claim_retry = 0, None
-        return [m.ClaimTerm(self.saves.last_unit)]
+    def _claim_term(self) -> list[m.Action]:
+        self._machine.go("recover all")
+        self._claim = TermClaim(self.saves.last_unit, self._new_token)
+        return self._claim.begin()
 
     def _on_term_failed(self, e: m.TermFailed) -> list[m.Action]:
-        if self.state is not State.CLAIMING or self._claim_retry is not None:
+        if self.state is not State.CLAIMING or self._claim is None:
             return []
-        self._claim_attempts += 1
-        if self._claim_attempts >= ATTEMPTS:
+        actions = self._claim.on_failed(e.cause)
+        if actions is None:
             return self._finish("store-down", f"no new term could be claimed: {e.cause}", saved=False)
-        self._claim_retry = self._new_token()
-        return wait_for_store("controller", e.cause, self._claim_attempts, self._claim_retry)
+        return actions
 
     def _on_term_claimed(self, e: m.TermClaimed) -> list[m.Action]:
-        self._check("term claimed")
+        self._machine.check("term claimed")
         self._boundary_is_new = False
         self.term = e.term
         self.clock.rewind(self.saves.last_unit.iteration if self.saves.last_unit else 0)
@@ -430,7 +428,7 @@ class Controller:
             if not left:  # only then: what a new node takes from others is fetched when no save is in flight
                 needed[kind] = joining.servers if kind == "server" else joining.workers
                 if not needed[kind]:
-                    self._go("wait for a node")
+                    self._machine.go("wait for a node")
                     return [m.report("waiting_for_node", kind=kind)]
         self.membership.made(Change((), needed["server"], needed["worker"]))
         if self._lost:
@@ -490,16 +488,6 @@ class Controller:
                 actions += [m.StopNode(node), *self._on_node_lost(m.NodeLost(node, reason))]  # it may live
         return actions
 
-    # ------------------------------------------------------------------------------------------------------- the rules
-    def _check(self, trigger: str) -> State:
-        target = TRANSITIONS.get((self.state, trigger))
-        if target is None:
-            raise ProtocolError(f"{trigger!r} cannot happen while waiting for {self.state.value}", list(self._story))
-        return target
-
-    def _go(self, trigger: str) -> None:
-        self.state = self._check(trigger)
-
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
@@ -507,8 +495,3 @@ class Controller:
 
 def _count(blocks: Mapping[str, Ids]) -> int:
     return sum(len(ids) for ids in blocks.values())
-
-
-def _brief(event: object) -> str:
-    text = repr(event)
-    return text if len(text) <= 200 else text[:197] + "..."

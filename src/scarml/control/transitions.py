@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 
-__all__ = ["TRANSITIONS", "State"]
+from scarml.errors import ProtocolError
+
+__all__ = ["TRANSITIONS", "State", "StateMachine"]
+
+STORY_LENGTH = 60
 
 
 class State(Enum):
@@ -57,3 +62,31 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     **{(state, "finish"): _S.FINISHED for state in _S if state is not _S.FINISHED},
 }
 """(state, trigger) → state."""
+
+
+class StateMachine:
+    """Where the controller is, and the last events that it has been told of: the story of an impossible move."""
+
+    def __init__(self) -> None:
+        self.state = State.NEW
+        self._story: deque[str] = deque(maxlen=STORY_LENGTH)
+
+    def note(self, event: object) -> None:
+        """An event is about to be handled."""
+        text = repr(event)
+        self._story.append(f"{self.state.name}: {text if len(text) <= 200 else text[:197] + '...'}")
+
+    def check(self, trigger: str) -> State:
+        """Where this would lead.
+
+        Raises:
+            ProtocolError: it cannot happen now.
+        """
+        target = TRANSITIONS.get((self.state, trigger))
+        if target is None:
+            raise ProtocolError(f"{trigger!r} cannot happen while waiting for {self.state.value}", list(self._story))
+        return target
+
+    def go(self, trigger: str) -> None:
+        """Move. Raises as `check` does, and changes nothing then."""
+        self.state = self.check(trigger)
