@@ -12,8 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scarml.errors import UsageError
+from scarml.theory.assumptions import checked_distance, checked_norm, checked_rate
 
-__all__ = ["full_recovery_cost", "interpolated_crossing", "iteration_cost_bound", "iterations_to_criterion"]
+__all__ = [
+    "discounted_sum",
+    "full_recovery_cost",
+    "interpolated_crossing",
+    "iteration_cost_bound",
+    "iterations_to_criterion",
+    "perturbation_cost_bound",
+]
 
 
 def iterations_to_criterion(losses: ArrayLike, criterion: float) -> float:
@@ -93,6 +101,75 @@ def full_recovery_cost(failed_at_iter: ArrayLike, interval_iters: int, lag: int 
     return np.asarray(T - interval_iters * ((T - lag) // interval_iters))
 
 
+def discounted_sum(norms: ArrayLike, at_iters: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
+    """Δ_T = Σ c⁻ˡ E‖δ_l‖, what all perturbations up to iteration T together come to in the bound.
+
+    A perturbation of iteration l counts as one of x(0) that is c⁻ˡ times as large: late ones weigh more, since there is
+    less distance to the optimum left that they could hide in. Infinite where it is too large for a float; then use
+    `perturbation_cost_bound`, which is not.
+
+    Args:
+        norms: E‖δ_l‖, at least 0, shape (…, n).
+        at_iters: l of each, at least 0, whole or not, shape (…, n).
+        c: rate of linear convergence, above 0 and below 1, of the shape of the result.
+
+    Returns:
+        Summed over the last axis.
+
+    Raises:
+        UsageError: naming the argument that breaks an assumption.
+
+    Example:
+        >>> round(float(discounted_sum([1.0, 0.5], [0, 2], 0.5)), 9)
+        3.0
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(_log_discounted_sum(norms, at_iters, c)))
+
+
+def perturbation_cost_bound(
+    norms: ArrayLike, at_iters: ArrayLike, x0_distance: ArrayLike, c: ArrayLike
+) -> NDArray[np.float64]:
+    """`iteration_cost_bound` of one perturbation or many; it does not overflow, however late they come.
+
+    With ``at_iters`` 0 and the distance ‖x(T) − x*‖ for that of the start it is the theorem applied from x(T) on:
+    log(1 + ‖δ‖ / ‖x(T) − x*‖) / log(1/c). Where the distance at T is known this is the sharper form, and the safer one:
+    if the run came to x(T) faster than at the rate c, cᵀ ‖x(0) − x*‖ is too large a distance and the bound from the
+    start too small.
+
+    Args:
+        norms: E‖δ_l‖, at least 0, shape (…, n).
+        at_iters: l of each, at least 0, shape (…, n).
+        x0_distance: ‖x(0) − x*‖, above 0, of the shape of the result.
+        c: rate of linear convergence, above 0 and below 1, of the shape of the result.
+
+    Returns:
+        Iterations; n, the last axis, is summed over.
+
+    Raises:
+        UsageError: naming the argument that breaks an assumption.
+
+    Example:
+        >>> round(float(perturbation_cost_bound([3.0], [0], x0_distance=1.0, c=0.5)), 9)
+        2.0
+        >>> round(float(perturbation_cost_bound([3.0, 1.0], [5000, 9000], x0_distance=1.0, c=0.5)), 6)
+        9000.0
+    """
+    log_sum, rate = _log_discounted_sum(norms, at_iters, c), checked_rate(c)
+    with np.errstate(divide="ignore"):
+        log_ratio = log_sum - np.log(checked_distance(x0_distance))
+    return np.asarray(np.logaddexp(0.0, log_ratio) / -np.log(rate))
+
+
+def _log_discounted_sum(norms: ArrayLike, at_iters: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
+    size, at = checked_norm(norms, "norms"), np.asarray(at_iters, np.float64)
+    if not (at >= 0).all():
+        raise UsageError("at_iters must be at least 0: perturbations count from x(0) on")
+    with np.errstate(divide="ignore"):
+        logs = np.log(size) - at * np.log(checked_rate(c))[..., None]
+    return np.asarray(np.logaddexp.reduce(logs, axis=-1))
+
+
 def iteration_cost_bound(delta_sum: ArrayLike, x0_distance: ArrayLike, c: ArrayLike) -> NDArray[np.float64]:
     r"""The upper bound on the iteration cost of Theorem 3.2: log(1 + Δ_T / ‖x(0) − x*‖) / log(1/c).
 
@@ -118,11 +195,5 @@ def iteration_cost_bound(delta_sum: ArrayLike, x0_distance: ArrayLike, c: ArrayL
         >>> float(iteration_cost_bound(delta_sum=3.0, x0_distance=1.0, c=0.5))
         2.0
     """
-    total, start, rate = (np.asarray(a, np.float64) for a in (delta_sum, x0_distance, c))
-    if not (total >= 0).all():
-        raise UsageError("delta_sum is a sum of norms; expected numbers of at least 0")
-    if not ((start > 0) & np.isfinite(start)).all():
-        raise UsageError("x0_distance must be finite and above 0: the bound is relative to how far the start is off")
-    if not ((rate > 0) & (rate < 1)).all():
-        raise UsageError("c must be above 0 and below 1: without linear convergence Theorem 3.2 says nothing")
-    return np.asarray(np.log1p(total / start) / -np.log(rate))
+    total = checked_norm(delta_sum, "delta_sum")
+    return np.asarray(np.log1p(total / checked_distance(x0_distance)) / -np.log(checked_rate(c)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from scarml.errors import UsageError
 from scarml.theory.iteration_cost import (
+    discounted_sum,
     full_recovery_cost,
     interpolated_crossing,
     iteration_cost_bound,
     iterations_to_criterion,
+    perturbation_cost_bound,
 )
 
 
@@ -95,3 +98,33 @@ def test_bound_is_array_friendly_and_zero_without_perturbation() -> None:
 def test_bound_names_the_assumption_that_fails(delta_sum: float, start: float, c: float, named: str) -> None:
     with pytest.raises(UsageError, match=named):
         iteration_cost_bound(delta_sum, start, c)
+
+
+def test_discounted_sum_by_hand_and_along_the_last_axis() -> None:
+    assert discounted_sum([2.0, 1.0], [0, 3], 0.5) == pytest.approx(2 + 8)
+    sums = discounted_sum(np.ones((2, 3)), [0, 1, 2], [0.5, 0.1])
+    assert sums == pytest.approx([7, 111])
+    assert discounted_sum([], [], 0.5) == 0
+    assert discounted_sum([1.0], [5000], 0.5) == math.inf
+
+
+def test_bound_of_perturbations_is_the_bound_of_their_sum_and_survives_late_ones() -> None:
+    norms, at = np.array([2.0, 0.0, 0.1]), np.array([3, 5, 40])
+    expected = iteration_cost_bound(discounted_sum(norms, at, 0.9), 7.0, 0.9)
+    assert perturbation_cost_bound(norms, at, 7.0, 0.9) == pytest.approx(expected)
+    assert perturbation_cost_bound([0.0], [3], 1.0, 0.9) == 0
+    assert perturbation_cost_bound([1.0], [10**6], 1.0, 0.5) == pytest.approx(10**6)
+    assert perturbation_cost_bound([[1.0], [3.0]], [0], [1.0, 1.0], 0.5) == pytest.approx([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (([-1.0], [0], 1.0, 0.5), "norms"),
+        (([1.0], [-1], 1.0, 0.5), "at_iters"),
+        (([1.0], [0], 0.0, 0.5), "x0_distance"),
+    ],
+)
+def test_bound_of_perturbations_names_what_is_wrong(arguments: tuple[Any, ...], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        perturbation_cost_bound(*arguments)
