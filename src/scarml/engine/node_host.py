@@ -41,6 +41,14 @@ class Links(Protocol):
         """A server has folded more shards of a phase."""
         ...
 
+    def may_compute(self, order: m.ComputePhase) -> bool:
+        """Before a worker begins another shard: waits while too much of what it pushed is not folded.
+
+        Returns:
+            False if the work is not wanted any more.
+        """
+        ...
+
 
 def make_node(name: NodeId, kind: m.NodeKind, training: Training, folder: RunFolder, peers: Peers) -> Node:
     """A server or a worker that holds nothing yet."""
@@ -105,7 +113,7 @@ class NodeHost:
         assert isinstance(worker, Worker)
 
         def task() -> None:
-            if self.is_over:
+            if self.is_over or (isinstance(order, m.ComputePhase) and not self._links.may_compute(order)):
                 return
             try:
                 result = worker.run_shard(order, shard)

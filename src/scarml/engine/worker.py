@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from threading import Lock
+
+import numpy as np
 
 from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
 from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
-from scarml.core.model import Computed, Reads, Update, WholeTable
+from scarml.core.model import ALL, Computed, Reads, Update, WholeTable
 from scarml.engine.node import (
     BlockHolder,
     Forward,
@@ -22,10 +25,17 @@ from scarml.engine.node import (
     ShardResult,
     Stored,
     Training,
-    Wanted,
 )
 
 __all__ = ["Worker"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gathered:
+    """What the shards of a worker read for an order: by shard what it wants, and per table what any of them wants."""
+
+    wanted: Mapping[int, Reads]
+    blocks: Mapping[str, Blocks]
 
 
 class Worker:
@@ -50,7 +60,9 @@ class Worker:
         self._under_way: m.ComputePhase | None = None
         self._outstanding: set[int] = set()
         self._new_local: list[Blocks] = []
+        self._gathered: dict[m.ComputePhase | m.EvaluateLoss, _Gathered] = {}
         self._whole: dict[tuple[int, int, str], Blocks] = {}
+        """By view, commit and name."""
         self._lock = Lock()
 
     def handle(self, order: m.NodeOrder | Stored | ShardResult) -> list[Output]:
@@ -76,8 +88,7 @@ class Worker:
 
     def _install(self, order: m.InstallView) -> list[Output]:
         self._under_way, self._new_local, self._outstanding = None, [], set()
-        with self._lock:
-            self._whole = {}
+        self._gathered, self._whole = {}, {}
         outputs = self.holder.handle(order)
         if self.holder.obeys(order.view.number):
             self._server_blocks = {
@@ -119,8 +130,7 @@ class Worker:
         for blocks in self._new_local:
             self.holder.blocks[blocks.table.name].put(blocks)
         self._new_local, self._under_way = [], None
-        with self._lock:
-            self._whole = {}
+        self._gathered, self._whole = {}, {}
         self.holder.advance(order.commit)
         return [Reply(m.Committed(self.name, order.view, order.commit))]
 
@@ -134,9 +144,7 @@ class Worker:
         shard = self._shards[index]
         local = {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
         if isinstance(order, m.EvaluateLoss):
-            wanted = self._model.loss_reads(shard)
-            check_reads(self._layout.tables, wanted, f"loss_reads of shard {index}")
-            reads = self._read(order.view, order.commit, wanted)
+            reads = self._read(order, index)
             if reads is None:
                 return None
             loss = check_loss(self._model.loss(shard, reads, local), f"loss of shard {index}")
@@ -146,48 +154,64 @@ class Worker:
             check_updates(self._layout.tables, updates, f"rebuild of shard {index}")
             computed = Computed(updates)
         else:
-            wanted = self._model.reads(order.ctx, shard)
-            check_reads(self._layout.tables, wanted, f"reads of shard {index}")
-            reads = self._read(order.view, order.commit - 1, wanted)
+            reads = self._read(order, index)
             if reads is None:
                 return None
             computed = self._model.compute(order.ctx, shard, reads, local)
             check_computed(self._layout.tables, shard, computed)
         return ShardResult(order, index, self._pushes(order, index, computed), tuple(computed.local.values()))
 
-    def _read(self, view: int, commit: int, wanted: Reads) -> Mapping[str, Blocks] | None:
-        """What a shard reads: its own blocks in one request a server, whole tables once a commit for all shards."""
-        whole = self._whole_tables(view, commit, [name for name, ids in wanted.items() if isinstance(ids, WholeTable)])
-        if whole is None:
+    def _read(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Mapping[str, Blocks] | None:
+        """What a shard reads: its own copy of some blocks; a whole table is shared."""
+        with self._lock:  # one shard fetches for all; the others need it too
+            gathered = self._gathered.get(order) or self._gather(order)
+        if gathered is None:
             return None
-        some = {name: ids for name, ids in wanted.items() if not isinstance(ids, WholeTable)}
-        request: dict[NodeId, dict[str, Ids | None]] = {}
-        for name, ids in some.items():
-            for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
-                mine = ids[positions_of_common(ids, owned)]
-                if len(mine):
-                    request.setdefault(server, {})[name] = mine
-        got = self._ask(view, commit, request)
-        return None if got is None else {**whole, **{name: self._joined(name, got) for name in some}}
+        return {
+            name: gathered.blocks[name] if isinstance(ids, WholeTable) else gathered.blocks[name].take(ids)
+            for name, ids in gathered.wanted[index].items()
+        }
 
-    def _whole_tables(self, view: int, commit: int, names: list[str]) -> Mapping[str, Blocks] | None:
-        """All blocks of these tables, put together once a commit and shared by this worker's shards."""
-        with self._lock:
-            missing = [name for name in names if (view, commit, name) not in self._whole]
-            request = {server: dict.fromkeys(missing) for server in self._view.servers} if missing else {}
-            got = self._ask(view, commit, request)
-            if got is None:
-                return None
-            for name in missing:
+    def _gather(self, order: m.ComputePhase | m.EvaluateLoss) -> _Gathered | None:
+        """Fetch what the shards of this worker read for an order: one request a server for all of them.
+
+        Whole tables are fetched once a commit: a loss and the phase after it read the same.
+        """
+        all_gathered, whole = self._gathered, self._whole  # others from the next commit or view on
+        view, commit = order.view, order.commit - isinstance(order, m.ComputePhase)
+        wanted = {shard: self._wanted(order, shard) for shard in self._view.shards_of(self.name)}
+        ids_of = {name: _union([w[name] for w in wanted.values() if name in w]) for w in wanted.values() for name in w}
+        request: dict[NodeId, dict[str, Ids | None]] = {}
+        for name, ids in ids_of.items():
+            if isinstance(ids, WholeTable) and (view, commit, name) in whole:
+                continue
+            for server, owned in zip(self._view.servers, self._server_blocks[name], strict=True):
+                mine = None if isinstance(ids, WholeTable) else ids[positions_of_common(ids, owned)]
+                if mine is None or len(mine):
+                    request.setdefault(server, {})[name] = mine
+        got = self._peers.read(view, commit, request) if request and self.holder.obeys(view) else {}
+        if got is None or not self.holder.obeys(view):
+            return None
+        blocks = {}
+        for name, ids in ids_of.items():
+            if not isinstance(ids, WholeTable):
+                blocks[name] = self._joined(name, got)
+                continue
+            if (view, commit, name) not in whole:
                 # With one server these are the very arrays that it holds: a model that wrote into them would change
                 # the state of all shards at once, and nobody would notice.
-                self._whole[view, commit, name] = self._joined(name, got).read_only()
-            return {name: self._whole[view, commit, name] for name in names}
+                whole[view, commit, name] = self._joined(name, got).read_only()
+            blocks[name] = whole[view, commit, name]
+        return all_gathered.setdefault(order, _Gathered(wanted, blocks))
 
-    def _ask(self, view: int, commit: int, request: Wanted) -> Mapping[NodeId, Mapping[str, Blocks]] | None:
-        if not self.holder.obeys(view):
-            return None
-        return self._peers.read(view, commit, request) if request else {}
+    def _wanted(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Reads:
+        shard = self._shards[index]
+        if isinstance(order, m.EvaluateLoss):
+            wanted, what = self._model.loss_reads(shard), "loss_reads"
+        else:
+            wanted, what = self._model.reads(order.ctx, shard), "reads"
+        check_reads(self._layout.tables, wanted, f"{what} of shard {index}")
+        return wanted
 
     def _joined(self, name: str, got: Mapping[NodeId, Mapping[str, Blocks]]) -> Blocks:
         return concatenate(self._layout.tables[name], [tables[name] for tables in got.values() if name in tables])
@@ -204,3 +228,8 @@ class Worker:
             Forward(server, m.Push(order.view, order.commit, order.ctx, shard, tuple(updates)))
             for server, updates in zip(self._view.servers, per_server, strict=True)
         )
+
+
+def _union(ids: list[Ids | WholeTable]) -> Ids | WholeTable:
+    some = [i for i in ids if not isinstance(i, WholeTable)]
+    return ALL if len(some) < len(ids) else np.unique(np.concatenate(some))

@@ -125,12 +125,24 @@ class ActorLinks:
     def folded(self, commit: int) -> None:
         """Who pushes asks for it."""
 
+    def may_compute(self, order: m.ComputePhase) -> bool:
+        """Ask the servers that have got much from this worker, until they have folded enough of it."""
+        phase, is_wanted = (order.view, order.commit), partial(self.node.holder.obeys, order.view)
+        for node, box in list(self._outboxes.items()):
+            while box.phase == phase and sum(box.unfolded.values()) > MOST_UNFOLDED_BYTES:
+                got = self._all({node: self._processes[node].n_folded.remote(self._job, phase[1])}, is_wanted, [node])
+                if got is None or got[node] is None or not is_wanted():
+                    return False
+                with self._mutex:
+                    if box.phase == phase:
+                        box.unfolded = {shard: size for shard, size in box.unfolded.items() if shard >= got[node]}
+                threading.Event().wait(0.005)
+        return True
+
     # ------------------------------------------------------------------------------------------------------ data path
     def read(self, view: int, commit: int, wanted: Wanted) -> dict[NodeId, dict[str, Blocks]] | None:
         """One request a server, all at once."""
         is_wanted = partial(self.node.holder.obeys, view)
-        if not self._wait_for_folding((view, commit + 1), is_wanted):
-            return None
         calls = {
             server: self._processes[server].read.remote(self._job, view, commit, dict(t))
             for server, t in wanted.items()
@@ -184,16 +196,3 @@ class ActorLinks:
                 self._accuse(node, e)
                 return None
         return values
-
-    def _wait_for_folding(self, phase: tuple[int, int], is_wanted: Callable[[], bool]) -> bool:
-        """Until no server has too much of this worker's updates waiting. Returns whether work is still wanted."""
-        for node, box in list(self._outboxes.items()):
-            while box.phase == phase and sum(box.unfolded.values()) > MOST_UNFOLDED_BYTES:
-                got = self._all({node: self._processes[node].n_folded.remote(self._job, phase[1])}, is_wanted, [node])
-                if got is None or got[node] is None or not is_wanted():
-                    return False
-                with self._mutex:
-                    if box.phase == phase:
-                        box.unfolded = {shard: size for shard, size in box.unfolded.items() if shard >= got[node]}
-                threading.Event().wait(0.005)
-        return True
