@@ -7,6 +7,10 @@ TORCH  := $(VENV)/.torch
 PYTEST := $(BIN)/python -m pytest
 SOURCES := src tests scripts benchmarks examples
 
+# Images of containers often set this. Then every process compiles everything that it imports, and runs here are of many
+# processes.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-kill test test-ci test-lowest check format bench figures clean
 
