@@ -424,7 +424,6 @@ def test_many_jobs_leave_neither_threads_nor_open_files_behind(ray_cluster: RayC
     assert last[1] <= first[1] + 8
 
 
-@pytest.mark.soak
 def test_large_updates_are_held_back_and_arrive(ray_cluster: RayCluster) -> None:
     rng = np.random.default_rng(SEED)
     data = Classification(rng.random((60, 20_000), dtype=np.float32), rng.integers(0, 60, 60), 60)
