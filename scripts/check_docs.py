@@ -2,7 +2,7 @@
 
 Prints every gap and exits 1 if there is one. Looked for:
 
-* every name of ``scarml.__all__`` in docs/reference/python.md;
+* every name of ``scarml.__all__`` and ``scarml.theory.__all__`` in docs/reference/python.md;
 * every command of ``scarml`` in docs/reference/cli.md;
 * every class of ``scarml.errors`` in docs/reference/errors.md;
 * every event of a run in docs/reference/events.md, every data set in docs/reference/data.md;
@@ -22,6 +22,7 @@ import typer
 import scarml
 import scarml.cli
 import scarml.errors
+import scarml.theory
 from scarml.control.history import RECORD_NAMES
 from scarml.data.registry import list_data_sets
 
@@ -60,6 +61,7 @@ def main() -> None:
     """Print every gap; exit 1 if there is one."""
     gaps = [
         *missing_names(REFERENCE / "python.md", [n for n in scarml.__all__ if not n.startswith("_")]),
+        *missing_names(REFERENCE / "python.md", scarml.theory.__all__),
         *missing_names(REFERENCE / "cli.md", command_names(typer.main.get_command(scarml.cli.app))),
         *missing_names(REFERENCE / "errors.md", scarml.errors.__all__),
         *missing_names(REFERENCE / "events.md", list(RECORD_NAMES)),
