@@ -28,6 +28,7 @@ from scarml.control.view import Layout
 from scarml.core.block import Table
 from scarml.core.contract import check_n_phases, check_shards, check_tables
 from scarml.core.model import Model
+from scarml.core.repair import check_n_repair_phases
 from scarml.core.sequential import digest
 from scarml.data.registry import load
 from scarml.engine.engine import Engine
@@ -197,6 +198,7 @@ class Job:
             StoreError: the folder cannot be read or written at the start. (Later failures do not stop training.)
         """
         check_n_phases(self._model.n_phases)
+        check_n_repair_phases(self._model.n_repair_phases)
         tables = self.tables
         shards = self._model.shards(self._data, self._n_shards)
         check_shards({t.name: t for t in tables}, shards, self._n_shards)
@@ -303,6 +305,7 @@ class Job:
             self._servers,
             self._workers,
             n_phases=self._model.n_phases,
+            n_repair_phases=self._model.n_repair_phases,
             seed=self._seed,
             checkpoint=self._checkpoint,
             stop=stop,

@@ -27,7 +27,8 @@ class Result:
         iterations: iterations done in all, those repeated after a full recovery counted again.
         losses: (iterations done, loss_sum) at every evaluation.
         failures: per lost node its name, the iteration, the reason, and whether it was simulated.
-        recoveries: per recovery its kind, lost blocks, perturbation, span of restored iterations, and seconds.
+        recoveries: per recovery its kind, lost blocks, perturbation, span of restored iterations, and seconds; of kind
+            ``repair`` also its work in iterations, its seconds, and the perturbation that it left.
         bytes_saved: bytes of block values that became durable, ids and checksums not counted.
         stored_bytes: the same with everything.
         stall_s: time for which commits had to wait for saves.
@@ -53,6 +54,7 @@ class Result:
     digest: str | None = None
     _held_at_s: float = 0.0
     _recovering_since_s: float = 0.0
+    _repairing_since_s: float = 0.0
 
     @property
     def converged(self) -> bool:
@@ -85,6 +87,10 @@ class Result:
                 self._recovering_since_s = record.t_s
             case "recovery_completed":
                 extra = self._recovered(record)
+            case "repair_started":
+                self._repairing_since_s = record.t_s
+            case "repair_completed":
+                extra = self._repaired(record)
         return replace(record, fields={**fields, **extra}) if extra else record
 
     def _recovered(self, record: Record) -> dict[str, Any]:
@@ -95,8 +101,21 @@ class Result:
             return {}
         self.iteration = record["iteration"]
         extra = {"seconds": record.t_s - self._recovering_since_s}
-        self.recoveries.append({**record.fields, **extra, "executed": self.iterations})
+        recovery = {**record.fields, **extra, "executed": self.iterations}
+        if record["kind"] == "repair":
+            # Until it is completed. If nothing was lost, or another node is before that, it never will be.
+            recovery |= {"repair_iters": 0.0, "repair_seconds": 0.0, "perturbation_repaired": record["perturbation"]}
+        self.recoveries.append(recovery)
         return extra
+
+    def _repaired(self, record: Record) -> dict[str, Any]:
+        seconds = record.t_s - self._repairing_since_s
+        self.recoveries[-1] |= {
+            "repair_iters": record["work_iters"],
+            "repair_seconds": seconds,
+            "perturbation_repaired": record["perturbation"],
+        }
+        return {"seconds": seconds}
 
     def end(self, finish: Finish, digest: str | None) -> None:
         """The run is over."""

@@ -11,6 +11,7 @@ An engine is run through `scarml.Job`; a subclass says with which engine:
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -22,6 +23,7 @@ from safetensors.numpy import load
 
 import scarml as scar
 from scarml.control import messages as m
+from scarml.control.view import Layout, first_view
 from scarml.core.model import Computed, Context, Model
 from scarml.core.sequential import Sequential, digest
 from scarml.engine.fault_plan import Kill
@@ -40,6 +42,7 @@ WAYS_TO_SAVE = {
     "random": scar.Checkpoint("random", "1/2", 4),
     "full, partial recovery": scar.Checkpoint("full", 1, 4),
     "full, full recovery": scar.Checkpoint("full", 1, 4, "full"),
+    "priority, repair": scar.Checkpoint("priority", "1/4", 4, "repair"),
 }
 N_ITERS = 5
 SHARDS = 6
@@ -53,6 +56,28 @@ def reference(problem: str, n_iters: int = N_ITERS) -> str:
     for _ in range(n_iters):
         run.step()
     return digest(run.state)
+
+
+def mended(problem: str, at: int, lost: dict[str, Any]) -> Sequential:
+    """What one thread gets after everything ``lost`` on x(at) is set back to x(0) and mended."""
+    run = Sequential(*tiny_problem(problem), seed=SEED, n_shards=SHARDS)
+    start = {name: blocks.copy() for name, blocks in run.state.items()}
+    for _ in range(at):
+        run.step()
+    for name, ids in lost.items():
+        run.state[name].put(start[name].take(ids))
+    run.rebuild()
+    run.repair(lost)
+    return run
+
+
+def lost_with(problem: str, nodes: list[str], servers: int, workers: int) -> dict[str, Any]:
+    """Per table the blocks of these nodes, at the start."""
+    model, data = tiny_problem(problem)
+    layout = Layout.of(model, model.tables(data), model.shards(data, SHARDS), SEED)
+    view = first_view(layout, [f"server-{i}" for i in range(servers)], [f"worker-{i}" for i in range(workers)])
+    lost = {t.name: [view.blocks_of(node, layout, t.name) for node in nodes] for t in layout.saved_tables}
+    return {name: np.sort(np.concatenate(parts)) for name, parts in lost.items()}
 
 
 @dataclass(frozen=True)
@@ -178,6 +203,37 @@ class EngineContract:
         result = self.run("mf", checkpoint=every, kills=[Kill.parse("servers:2@3")])
         assert result.recoveries[0]["perturbation"] == 0
         assert result.digest == reference("mf")
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("spread", [(2, 2), (4, 3)])
+    @pytest.mark.parametrize(("problem", "kind"), [("mf", "servers"), ("lda", "workers")])
+    def test_lost_blocks_are_mended_as_one_thread_would(self, problem: str, kind: str, spread: tuple[int, int]) -> None:
+        servers, workers = spread
+        never = dataclasses.replace(NEVER, recovery="repair")
+        kills = [Kill.parse(f"{kind}:1/2@3")]
+        result = self.run(problem, servers=servers, workers=workers, checkpoint=never, kills=kills)
+        lost = lost_with(problem, [f["node"] for f in result.failures], servers, workers)
+        expected = mended(problem, 3, lost)
+        for _ in range(N_ITERS - 3):
+            expected.step()
+        assert result.digest == digest(expected.state)
+        (recovery,) = result.recoveries
+        assert (recovery["kind"], result.iterations) == ("repair", N_ITERS)
+        assert recovery["lost_blocks"] == sum(map(len, lost.values())) > 0
+        assert 0 < recovery["repair_iters"] < 1
+        assert recovery["repair_seconds"] > 0
+
+    def test_a_model_that_mends_nothing_says_so_and_restores(self) -> None:
+        repair = dataclasses.replace(OFTEN, recovery="repair")
+        results, said = [], []
+        for checkpoint in (OFTEN, repair):
+            records: list[scar.Record] = []
+            kills = [Kill.parse("servers:1@3")]
+            results.append(self.run("mlr", checkpoint=checkpoint, kills=kills, on_event=records.append))
+            said.append(len(of(records, "repair_declined")))
+        assert results[0].digest == results[1].digest
+        assert [r.recoveries[0]["kind"] for r in results] == ["partial", "partial"]
+        assert said == [0, 1]
 
     def test_a_full_recovery_computes_again_what_came_after_the_last_full_save(self) -> None:
         full = scar.Checkpoint("full", 1, 3, "full")

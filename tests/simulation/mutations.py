@@ -7,7 +7,7 @@ them, so that a green simulation means something.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
 from scarml.control.controller import Controller
 from scarml.control.recovery_coordinator import RecoveryCoordinator
+from scarml.control.repair_coordinator import RepairCoordinator
+from scarml.engine import worker
 from scarml.engine.node import BlockHolder, Handed, HandOver, Reply, Store, Stored
 from scarml.engine.node_host import NodeHost
 from scarml.engine.server import Server
@@ -196,6 +198,45 @@ def _claims_too_little(patch: pytest.MonkeyPatch) -> None:
     _without_cache(patch, lambda holder: Version(0, 0, 0))
 
 
+def _forgets_earlier_losses(patch: pytest.MonkeyPatch) -> None:
+    original = RepairCoordinator.lose
+
+    def lose(self: RepairCoordinator, lost: Mapping[str, Any]) -> None:
+        self.unmended = {}
+        original(self, lost)
+
+    patch.setattr(RepairCoordinator, "lose", lose)
+
+
+def _goes_on_where_it_was(patch: pytest.MonkeyPatch) -> None:
+    original = RepairCoordinator.lose
+
+    def lose(self: RepairCoordinator, lost: Mapping[str, Any]) -> None:
+        n_done = self._n_done
+        original(self, lost)
+        self._n_done = n_done
+
+    patch.setattr(RepairCoordinator, "lose", lose)
+
+
+def _mends_everything(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(worker, "lost_part", lambda model, ctx, shard, lost: shard)
+    patch.setattr(worker, "check_mended", lambda *_: None)
+
+
+def _mended_is_durable(patch: pytest.MonkeyPatch) -> None:
+    original = Server._commit
+
+    def commit(self: Server, order: m.CommitPhase) -> Any:
+        outputs = original(self, order)
+        if outputs and order.ctx.repair:
+            for cache in self.holder.caches.values():
+                cache.durable.set(np.arange(len(cache.ids)), Version(self.holder.term, order.commit, 0))
+        return outputs
+
+    patch.setattr(Server, "_commit", commit)
+
+
 MUTATIONS = (
     Mutation("fsync left out", _no_fsync),
     Mutation("fsync after rename", _fsync_after_rename, faults=("power loss in a file operation",)),
@@ -215,4 +256,8 @@ MUTATIONS = (
         _claims_too_little,
         faults=("scale", "drain one", "driver cut off"),
     ),
+    Mutation("a repair forgets what was lost before", _forgets_earlier_losses, faults=("kill one", "kill one again")),
+    Mutation("a repair is not begun again", _goes_on_where_it_was, faults=("kill one", "kill one again")),
+    Mutation("a repair mends survivors too", _mends_everything),
+    Mutation("mended blocks taken for durable", _mended_is_durable),
 )

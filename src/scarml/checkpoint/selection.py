@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from scarml.errors import UsageError
 
 __all__ = ["Checkpoint", "Recovery", "SaveSelector"]
 
-Recovery = Literal["partial", "full"]
+Recovery = Literal["partial", "repair", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,8 @@ class Checkpoint:
         policy: ``priority``, ``round``, ``random`` or ``full``.
         fraction: r, the part of the state that one save writes; ``"1/8"``, 0.125 or a Fraction. ``full`` means 1.
         interval_iters: C, iterations in which the whole state's worth is written.
-        recovery: ``partial`` restores what was lost; ``full`` takes everything back and needs policy ``full``.
+        recovery: ``partial`` restores what was lost; ``repair`` does, and then lets the model mend it, if it can;
+            ``full`` takes everything back and needs policy ``full``.
         budget_in: count the fraction in ``blocks`` (the paper) or in ``bytes``.
         rank_by: what ``priority`` ranks by.
         encode: a narrower form to store values in: ``plain``, ``float32``, ``bfloat16`` or ``int8`` for the ``value``
@@ -62,8 +63,8 @@ class Checkpoint:
         fraction = _as_fraction(self.fraction)
         if self.policy == Full.name and fraction != 1:
             raise UsageError(f"--policy full saves everything, but --fraction is {fraction}; expected 1 or no fraction")
-        if self.recovery not in ("partial", "full"):
-            raise UsageError(f"--recovery {self.recovery!r} is unknown; choose partial or full")
+        if self.recovery not in get_args(Recovery):
+            raise UsageError(f"--recovery {self.recovery!r} is unknown; choose partial, repair or full")
         if self.recovery == "full" and self.policy != Full.name:
             raise UsageError(
                 f"--recovery full needs complete checkpoints, but --policy is {self.policy}; "

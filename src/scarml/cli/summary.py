@@ -56,4 +56,10 @@ def _failures(r: Result) -> Iterator[tuple[str, str]]:
 
 def _recovery(f: dict[str, Any]) -> str:
     text = f"{f['kind']}, at x({f['iteration']}), {f['seconds']:.2f} s: {restored_from(f)}"
-    return text + (f"; perturbation {perturbation_in_words(f)}" if "perturbation" in f and f["lost_blocks"] else "")
+    if "perturbation" in f and f["lost_blocks"]:
+        text += f"; perturbation {perturbation_in_words(f)}"
+    if f.get("repair_iters"):
+        left = f["perturbation_repaired"]
+        text += "" if left is None else f", {left:.3g} after the repair"
+        text += f"; repaired in {f['repair_seconds']:.2f} s, {f['repair_iters']:.2f} of an iteration's work"
+    return text

@@ -122,8 +122,9 @@ def train(
     recovery: Annotated[
         str | None,
         typer.Option(
-            metavar="partial|full",
-            help="Restore what was lost, or take everything back, which needs policy full (default: partial)",
+            metavar="partial|repair|full",
+            help="Restore what was lost; the same, and let the model mend it; or take everything back, which needs "
+            "policy full (default: partial)",
             rich_help_panel=_SAVES,
         ),
     ] = None,

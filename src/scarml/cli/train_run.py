@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from scarml.checkpoint.selection import Checkpoint
+from scarml.checkpoint.selection import Checkpoint, Recovery
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
 from scarml.cli.model_error import is_built_in, report_model_error
@@ -119,7 +119,7 @@ def _checkpoint(s: Settings) -> Checkpoint:
         policy=s.policy,
         fraction=s.fraction if s.fraction is not None else "1" if s.policy == "full" else "1/8",
         interval_iters=s.interval,
-        recovery=cast(Literal["partial", "full"], s.recovery),
+        recovery=cast(Recovery, s.recovery),
         budget_in=cast(Literal["blocks", "bytes"], s.budget_in),
         rank_by=cast(Literal["distance", "distance-per-byte"], s.rank_by),
         encode=s.encode,

@@ -22,7 +22,7 @@ def tone_of(record: Record) -> Tone:
     """Whether a record is good or bad news."""
     if record.name in _BAD:
         return "bad"
-    return "good" if record.name == "recovery_completed" else "plain"
+    return "good" if record.name in ("recovery_completed", "repair_completed") else "plain"
 
 
 def in_words(record: Record, iteration: int) -> str | None:
@@ -40,6 +40,10 @@ def in_words(record: Record, iteration: int) -> str | None:
             return _resumed(f) if f["restored"] else None
         case "recovery_completed":
             return _recovered(f)
+        case "repair_declined":
+            return "this model mends nothing: --recovery repair restores what is lost, as partial does"
+        case "repair_completed":
+            return _repaired(f)
         case "recovery_waiting":
             return f"the store cannot be read, trying again ({f['attempt']}): {f['cause']}"
         case "save_failed":
@@ -107,6 +111,12 @@ def _recovered(f: dict[str, Any]) -> str:
     return f"{text}; {extent} x({f['iteration']})"
 
 
+def _repaired(f: dict[str, Any]) -> str:
+    text = f"{counted(f['n_blocks'], 'block')} mended in {f.get('seconds', 0):.2f} s"
+    left = "" if f["perturbation"] is None else f"; perturbation {perturbation_in_words(f)} now"
+    return f"{text}, with {f['work_iters']:.2f} of an iteration's work{left}"
+
+
 def perturbation_in_words(f: Mapping[str, Any]) -> str:
     """How far a recovery has moved the parameters: known, estimated, or unknown.
 
@@ -150,7 +160,8 @@ def restored_from(f: dict[str, Any]) -> str:
         '241 blocks as saved at x(10) to x(21), 151 as at the start'
     """
     # Where another node is lost during a recovery, a new view begins: what was in place by then is not loaded again.
-    in_place = f.get("lost_blocks", 0) - f["restored"] - f["from_x0"] if f.get("kind") == "partial" else 0
+    is_partial = f.get("kind") in ("partial", "repair")
+    in_place = f.get("lost_blocks", 0) - f["restored"] - f["from_x0"] if is_partial else 0
     if not f["restored"] and not f["from_x0"] and in_place <= 0:
         return "no block was lost"
     parts = []

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from scarml.checkpoint.selection import Checkpoint, SaveSelector
+from scarml.checkpoint.selection import Checkpoint, Recovery, SaveSelector
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
 from scarml.control.failure_detector import FailureDetector
 from scarml.control.membership import Change, Membership
 from scarml.control.recovery_coordinator import RecoveryCoordinator
+from scarml.control.repair_coordinator import RepairCoordinator
 from scarml.control.stop import Stop, StopRule
 from scarml.control.term_claim import TermClaim
 from scarml.control.training_clock import TrainingClock
@@ -40,6 +41,7 @@ class Controller:
         layout: tables, partitions and shards.
         servers, workers: the nodes at the start.
         n_phases: of the model.
+        n_repair_phases: of the model.
         seed: of the run.
         checkpoint: what to save and how to recover.
         stop: when training is done.
@@ -54,6 +56,7 @@ class Controller:
         workers: Sequence[NodeId],
         *,
         n_phases: int,
+        n_repair_phases: int = 0,
         seed: int,
         checkpoint: Checkpoint,
         stop: Stop,
@@ -68,6 +71,7 @@ class Controller:
         self.term = 0
         self.clock = TrainingClock(n_phases, seed)
         self.recovery = RecoveryCoordinator(layout, servers, workers)
+        self.repairs = RepairCoordinator(layout, n_phases, n_repair_phases if checkpoint.recovery == "repair" else 0)
         self.membership = Membership(servers, workers, replaces=replaces)
         self._detector = FailureDetector(silence_s)
         selector = SaveSelector(
@@ -157,6 +161,7 @@ class Controller:
                 servers=list(self.view.servers),
                 workers=list(self.view.workers),
             ),
+            *([m.report("repair_declined")] if self._kind_of_recovery != self._checkpoint.recovery else []),
             *self._install("start"),
         ]
 
@@ -190,7 +195,7 @@ class Controller:
         return m.report(
             "recovery_completed",
             view=view,
-            kind="start" if is_start else self._checkpoint.recovery,
+            kind="start" if is_start else self._kind_of_recovery,
             lost_blocks=_count(lost),
             **self._installation.summary(iteration),
             iteration=iteration,
@@ -227,11 +232,14 @@ class Controller:
         if not change.is_empty and self.saves.step is SaveStep.IDLE:  # a save in flight belongs to its nodes
             return self._reshape(change)
         actions: list[m.Action] = []
-        if self._boundary_is_new:
+        if self._boundary_is_new and not self.repairs.is_pending:  # what is saved then is what has been mended
             self._boundary_is_new = False
             actions = self.saves.boundary(self._version())
         if self._needs_rebuild:
             return actions + self._compute(Context(self._seed, self.clock.iteration, m.REBUILD))
+        if self.repairs.is_pending:
+            ctx, reports = self.repairs.begin(self.clock.context())
+            return reports + self._compute(ctx)
         if self.clock.at_boundary:
             if self._stop.wants_loss(self.clock.iteration):
                 return actions + self._evaluate()
@@ -246,13 +254,16 @@ class Controller:
         self._machine.go("next phase")
         self.computing = ctx
         self._waiting = set(self.view.nodes)
-        order = m.ComputePhase(self.view.number, self.clock.commit + 1, ctx)
+        lost = self.repairs.unmended if ctx.repair else {}
+        order = m.ComputePhase(self.view.number, self.clock.commit + 1, ctx, lost)
         return [m.Send(worker, order) for worker in self.view.workers]
 
     def _on_prepared(self, e: m.Prepared) -> list[m.Action]:
         if e.view != self.view.number or self.state is not State.COMPUTING or e.commit != self.clock.commit + 1:
             return []
-        self._waiting.discard(e.node)
+        if e.node in self._waiting:
+            self._waiting.remove(e.node)
+            self.repairs.note_work(e.n_examples)
         if self._waiting:
             return []
         if self.saves.holds_commit:
@@ -277,8 +288,11 @@ class Controller:
         assert self.computing is not None
         if self.computing.phase == m.REBUILD:
             self._needs_rebuild = False
-            self.clock.count_rebuild()
+            self.clock.count_commit()
             return self._proceed()
+        if self.computing.repair:
+            self.clock.count_commit()
+            return self.repairs.on_committed(self.clock.iteration) + self._proceed()
         if not self.clock.advance():
             return self._proceed()
         self._stop.forget_loss()
@@ -437,12 +451,19 @@ class Controller:
         if everything:
             self.recovery.unsettle_all()
         self._lost_blocks, self._moving_blocks = self.recovery.lost_blocks(), None
-        n_lost, kind_of_recovery = _count(self._lost_blocks), self._checkpoint.recovery
+        self.repairs.lose(self._lost_blocks)
+        n_lost = _count(self._lost_blocks)
         return [
             self._report_view(),
-            m.report("recovery_started", view=self.view.number, kind=kind_of_recovery, lost_blocks=n_lost),
+            m.report("recovery_started", view=self.view.number, kind=self._kind_of_recovery, lost_blocks=n_lost),
             *self._install(trigger),
         ]
+
+    @property
+    def _kind_of_recovery(self) -> Recovery:
+        """What a recovery does: a model that mends nothing makes a partial one of a repair."""
+        kind = self._checkpoint.recovery
+        return "partial" if kind == "repair" and not self.repairs.is_on else kind
 
     def _report_view(self) -> m.Report:
         view = self.view

@@ -93,11 +93,15 @@ class LoadFailed:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A node holds all it needs to commit: a server every shard's update, a worker its shards' new blocks."""
+    """A node holds all it needs to commit: a server every shard's update, a worker its shards' new blocks.
+
+    ``n_examples``: those that a worker has gone through.
+    """
 
     node: NodeId
     view: int
     commit: int
+    n_examples: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,14 @@ RECORD_NAMES = {
     "waiting_for_node": "no server, or no worker, is left; one is being started: kind",
     "recovery_started": "lost blocks are being restored: view, kind, lost_blocks",
     "recovery_completed": (
-        "training goes on: view, kind, lost_blocks, restored, from_x0, oldest, newest, mean_age_iters, iteration, "
-        "perturbation, and whether it is exact; an estimate has the age in iterations of what it is made from"
+        "lost blocks are restored: view, kind, lost_blocks, restored, from_x0, oldest, newest, mean_age_iters, "
+        "iteration, perturbation, and whether it is exact; an estimate has the age in iterations of what it is made from"
+    ),
+    "repair_declined": "the model mends nothing: `repair` recovery restores what is lost, as `partial` does",
+    "repair_started": "the model mends restored blocks: n_blocks, n_phases",
+    "repair_completed": (
+        "restored blocks are mended: n_blocks, work_iters (what that took, in iterations), iteration, the perturbation "
+        "that is left, None where it is not known, and whether it is exact"
     ),
     "recovery_waiting": "the store cannot be read; trying again: cause, attempt",
     "copy_damaged": "a stored copy of a block could not be used, an older one was: detail",

@@ -53,11 +53,15 @@ class InstallView:
 
 @dataclass(frozen=True, slots=True)
 class ComputePhase:
-    """To a worker: compute your shards of this phase and push the updates; it will be commit number ``commit``."""
+    """To a worker: compute your shards of this phase and push the updates; it will be commit number ``commit``.
+
+    ``lost``: in a repair, per table the blocks to be mended: work on the part of each shard that they need.
+    """
 
     view: int
     commit: int
     ctx: Context
+    lost: Mapping[str, Ids] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -54,8 +54,8 @@ class TrainingClock:
         self.executed += 1
         return True
 
-    def count_rebuild(self) -> None:
-        """A rebuild of derived tables has been committed: no phase of the algorithm."""
+    def count_commit(self) -> None:
+        """What has been committed is no phase of an iteration: a rebuild of derived tables, or a phase of a repair."""
         self.commit += 1
 
     def rewind(self, iteration: int) -> None:

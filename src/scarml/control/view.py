@@ -32,11 +32,13 @@ class Layout:
         tables: by name, in the model's order.
         partitions: per table the block ids of each partition.
         n_shards: pieces of the data.
+        n_examples: in all of them.
     """
 
     tables: Mapping[str, Table]
     partitions: Mapping[str, Sequence[Ids]]
     n_shards: int
+    n_examples: int = 0
 
     @classmethod
     def of(
@@ -64,7 +66,7 @@ class Layout:
             if (count != 1).any():
                 stray = np.flatnonzero(count != 1)[:5].tolist()
                 raise ModelError(f"blocks {stray} of worker-home table {t.name!r} are not in exactly one shard")
-        return cls({t.name: t for t in tables}, partitions, len(shards))
+        return cls({t.name: t for t in tables}, partitions, len(shards), sum(s.n_examples for s in shards))
 
     @property
     def saved_tables(self) -> list[Table]:

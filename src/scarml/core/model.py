@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scarml.core.block import Array, Blocks, Ids, Table
 from scarml.core.norm import l2_distance
 from scarml.core.rng import stream
+from scarml.errors import ModelError
 
 __all__ = ["ALL", "Combine", "Computed", "Context", "Model", "Reads", "Shard", "Update", "WholeTable"]
 
@@ -48,15 +49,18 @@ class Context:
         seed: of the run.
         iteration: the iteration being computed, from 1.
         phase: which of the model's phases, from 0.
+        repair: which step of a repair, from 1: the phase is done again for lost blocks alone; 0: it is no repair.
     """
 
     seed: int
     iteration: int
     phase: int = 0
+    repair: int = 0
 
     def rng(self, shard: int) -> np.random.Generator:
         """The random stream of one shard in this phase; the same whenever and wherever it is computed."""
-        return stream(self.seed, "compute", shard, self.iteration, self.phase)
+        step = ("repair", self.repair) if self.repair else ()
+        return stream(self.seed, "compute", shard, self.iteration, self.phase, *step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,31 @@ class Model(Protocol):
     def rebuild(self, shard: Shard, local: Mapping[str, Blocks]) -> Sequence[Update]:
         """This shard's contribution to the derived tables; contributions are added. Default: none."""
         return ()
+
+    @property
+    def n_repair_phases(self) -> int:
+        """How many phases, the last ones, recovery ``repair`` does again for lost blocks alone.
+
+        0 (default): the model mends nothing, and ``repair`` restores what was lost and no more, as ``partial`` does.
+        See `scarml.core.repair`. A class variable will do, as for `n_phases`.
+        """
+        return 0
+
+    def lost_part(self, ctx: Context, shard: Shard, lost: Mapping[str, Ids]) -> Shard:
+        """The part of a shard with which `reads` and `compute` give new values to lost blocks, and to no others.
+
+        Needed by models with `n_repair_phases` only. Derived tables may be updated as ever.
+
+        Args:
+            ctx: the phase that is done again.
+            shard: with its data and blocks.
+            lost: per table all lost blocks, ascending, those of other shards too.
+
+        Returns:
+            A shard of the same index, with the lost ones of its blocks; its ``n_examples`` are those that `compute`
+            will work on, since the work of a repair is counted by them.
+        """
+        raise ModelError(f"{type(self).__name__} has n_repair_phases, but no lost_part")
 
     def loss_reads(self, shard: Shard) -> Reads:
         """Which server-home blocks `loss` needs; default: those of the first phase."""

@@ -15,6 +15,7 @@ from scarml.core.accumulator import Accumulator
 from scarml.core.block import Blocks, Ids, Table
 from scarml.core.contract import check_loss
 from scarml.core.model import ALL, Context, Model, Reads, Shard
+from scarml.core.repair import check_mended, lost_part, repair_phases, work_iters
 from scarml.errors import ModelError
 
 __all__ = ["Sequential", "State", "digest", "initial_blocks", "select_reads"]
@@ -80,12 +81,36 @@ class Sequential:
             self.run_phase(Context(self.seed, self.iteration + 1, phase))
         self.iteration += 1
 
-    def run_phase(self, ctx: Context) -> None:
-        """One phase over all shards, and its commit."""
+    def repair(self, lost: Mapping[str, Ids], upcoming: Context | None = None) -> float:
+        """Mend blocks that have been restored; see `scarml.core.repair`.
+
+        Args:
+            lost: per table the blocks, ascending.
+            upcoming: the phase to be computed next; by default the first one of the next iteration.
+
+        Returns:
+            Its work, in iterations; 0 if nothing is lost, or if the model mends nothing.
+        """
+        upcoming = upcoming or Context(self.seed, self.iteration + 1)
+        phases = repair_phases(self.model.n_repair_phases, self.model.n_phases, upcoming)
+        done = sum(self.run_phase(ctx, lost) for ctx in phases) if any(map(len, lost.values())) else 0
+        return work_iters(done, sum(s.n_examples for s in self.shards), self.model.n_phases)
+
+    def run_phase(self, ctx: Context, lost: Mapping[str, Ids] | None = None) -> int:
+        """One phase over all shards, and its commit; of a repair, over their lost parts.
+
+        Returns:
+            How many examples it went through.
+        """
         new_local: dict[str, list[Blocks]] = {}
-        for shard in self.shards:
+        n_examples = 0
+        for whole in self.shards:
+            shard = whole if lost is None else lost_part(self.model, ctx, whole, lost)
+            n_examples += shard.n_examples
             reads = select_reads(self.state, self.model.reads(ctx, shard))
             computed = self.model.compute(ctx, shard, reads, self._local(shard))
+            if lost is not None:
+                check_mended(self.tables, lost, shard, computed)
             for update in computed.updates:
                 self._accumulator(update.table).fold(update)
             for name, blocks in computed.local.items():
@@ -96,6 +121,7 @@ class Sequential:
         for name, parts in new_local.items():
             for blocks in parts:
                 self.state[name].put(blocks)
+        return n_examples
 
     def rebuild(self) -> None:
         """Recompute the derived tables from the shards' own blocks."""

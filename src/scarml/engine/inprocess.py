@@ -52,6 +52,9 @@ class InProcess:
         self._faults = faults
         self._tell = on_record
         self._lost: list[dict[str, Blocks]] = []
+        """What lost nodes held, until it is restored."""
+        self._unmended: list[dict[str, Blocks]] = []
+        """The same, until it is mended."""
         self._awaited_save: int | None = None
         self._save_begun_at: int | None = None
         self._store_fails = False
@@ -137,20 +140,23 @@ class InProcess:
             case "recovery_started" if record["kind"] == "full":
                 self._lost.append({name: blocks.copy() for name, blocks in self.state().items()})
             case "recovery_completed" if record["kind"] != "start":
-                exact = {"perturbation": self._perturbation(), "perturbation_is_exact": True}
-                extra = {**exact, "perturbation_age_iters": 0}
+                extra = {**self._perturbation(self._lost), "perturbation_age_iters": 0}
+                self._lost, self._unmended = [], self._lost
+            case "repair_completed":
+                extra = self._perturbation(self._unmended)
         self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
 
-    def _perturbation(self) -> float:
+    def _perturbation(self, lost: list[dict[str, Blocks]]) -> dict[str, Any]:
+        """How far the state is from what was lost: exact, since nothing is lost here during a repair."""
         state = self.state()
         pairs = [
-            (state[name].take(lost.ids), lost)
-            for held in self._lost
-            for name, lost in held.items()
-            if not lost.table.derived and len(lost)
+            (state[name].take(blocks.ids), blocks)
+            for held in lost
+            for name, blocks in held.items()
+            if not blocks.table.derived and len(blocks)
         ]
-        self._lost = []
-        return perturbation_norm(pairs, self.nodes.training.model.distance)
+        norm = perturbation_norm(pairs, self.nodes.training.model.distance)
+        return {"perturbation": norm, "perturbation_is_exact": True}
 
     # --------------------------------------------------------------------------------------------------------- losses
     def _doom(self, iteration: int) -> None:

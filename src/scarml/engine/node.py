@@ -116,6 +116,7 @@ class ShardResult:
     shard: int
     pushes: tuple[Forward, ...] = ()
     local: Sequence[Blocks] = ()
+    n_examples: int = 0
     loss: float = 0.0
 
 

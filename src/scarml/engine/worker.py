@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 
@@ -13,7 +13,8 @@ from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
 from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
-from scarml.core.model import ALL, Computed, Reads, Update, WholeTable
+from scarml.core.model import ALL, Reads, Shard, Update, WholeTable
+from scarml.core.repair import check_mended, lost_part
 from scarml.engine.node import (
     BlockHolder,
     Forward,
@@ -32,10 +33,24 @@ __all__ = ["Worker"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Gathered:
-    """What the shards of a worker read for an order: by shard what it wants, and per table what any of them wants."""
+    """What the shards of a worker need for an order.
 
+    Args:
+        shards: what to work on: in a repair, their lost parts.
+        wanted: what each reads.
+        blocks: per table what any of them reads.
+    """
+
+    shards: Mapping[int, Shard]
     wanted: Mapping[int, Reads]
     blocks: Mapping[str, Blocks]
+
+    def reads(self, index: int) -> dict[str, Blocks]:
+        """A shard's own copy of some blocks; a whole table is shared."""
+        return {
+            name: self.blocks[name] if isinstance(ids, WholeTable) else self.blocks[name].take(ids)
+            for name, ids in self.wanted[index].items()
+        }
 
 
 class Worker:
@@ -60,6 +75,7 @@ class Worker:
         self._under_way: m.ComputePhase | None = None
         self._outstanding: set[int] = set()
         self._new_local: list[Blocks] = []
+        self._n_examples = 0
         self._gathered: dict[m.ComputePhase | m.EvaluateLoss, _Gathered] = {}
         self._whole: dict[tuple[int, int, str], Blocks] = {}
         """By view, commit and name."""
@@ -104,7 +120,7 @@ class Worker:
             return []
         self._under_way = order
         shards = self._view.shards_of(self.name)
-        self._outstanding, self._new_local = set(shards), []
+        self._outstanding, self._new_local, self._n_examples = set(shards), [], 0
         if not shards:
             return [Reply(m.Prepared(self.name, order.view, order.commit))]
         return [RunShards(order, tuple(shards))]
@@ -119,9 +135,10 @@ class Worker:
             return []
         self._outstanding.remove(result.shard)
         self._new_local += result.local
+        self._n_examples += result.n_examples
         outputs: list[Output] = list(result.pushes)
         if not self._outstanding:
-            outputs.append(Reply(m.Prepared(self.name, order.view, order.commit)))
+            outputs.append(Reply(m.Prepared(self.name, order.view, order.commit, self._n_examples)))
         return outputs
 
     def _commit(self, order: m.CommitPhase) -> list[Output]:
@@ -141,36 +158,28 @@ class Worker:
         Returns:
             None if a server that it needs is gone or elsewhere: a new view is then on its way.
         """
-        shard = self._shards[index]
-        local = {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
-        if isinstance(order, m.EvaluateLoss):
-            reads = self._read(order, index)
-            if reads is None:
-                return None
-            loss = check_loss(self._model.loss(shard, reads, local), f"loss of shard {index}")
-            return ShardResult(order, index, loss=loss)
-        if order.ctx.phase == m.REBUILD:
-            updates = self._model.rebuild(shard, local)
+        if isinstance(order, m.ComputePhase) and order.ctx.phase == m.REBUILD:
+            shard = self._shards[index]
+            updates = self._model.rebuild(shard, self._local(shard))
             check_updates(self._layout.tables, updates, f"rebuild of shard {index}")
-            computed = Computed(updates)
-        else:
-            reads = self._read(order, index)
-            if reads is None:
-                return None
-            computed = self._model.compute(order.ctx, shard, reads, local)
-            check_computed(self._layout.tables, shard, computed)
-        return ShardResult(order, index, self._pushes(order, index, computed), tuple(computed.local.values()))
-
-    def _read(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Mapping[str, Blocks] | None:
-        """What a shard reads: its own copy of some blocks; a whole table is shared."""
+            return ShardResult(order, index, self._pushes(order, index, updates), n_examples=shard.n_examples)
         with self._lock:  # one shard fetches for all; the others need it too
             gathered = self._gathered.get(order) or self._gather(order)
         if gathered is None:
             return None
-        return {
-            name: gathered.blocks[name] if isinstance(ids, WholeTable) else gathered.blocks[name].take(ids)
-            for name, ids in gathered.wanted[index].items()
-        }
+        shard, reads = gathered.shards[index], gathered.reads(index)
+        if isinstance(order, m.EvaluateLoss):
+            loss = check_loss(self._model.loss(shard, reads, self._local(shard)), f"loss of shard {index}")
+            return ShardResult(order, index, loss=loss)
+        computed = self._model.compute(order.ctx, shard, reads, self._local(shard))
+        check_computed(self._layout.tables, shard, computed)
+        if order.ctx.repair:
+            check_mended(self._layout.tables, order.lost, shard, computed)
+        pushes, local = self._pushes(order, index, computed.updates), tuple(computed.local.values())
+        return ShardResult(order, index, pushes, local, shard.n_examples)
+
+    def _local(self, shard: Shard) -> Mapping[str, Blocks]:
+        return {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
 
     def _gather(self, order: m.ComputePhase | m.EvaluateLoss) -> _Gathered | None:
         """Fetch what the shards of this worker read for an order: one request a server for all of them.
@@ -179,7 +188,8 @@ class Worker:
         """
         all_gathered, whole = self._gathered, self._whole  # others from the next commit or view on
         view, commit = order.view, order.commit - isinstance(order, m.ComputePhase)
-        wanted = {shard: self._wanted(order, shard) for shard in self._view.shards_of(self.name)}
+        shards = {index: self._shard_for(order, index) for index in self._view.shards_of(self.name)}
+        wanted = {index: self._wanted(order, shard) for index, shard in shards.items()}
         ids_of = {name: _union([w[name] for w in wanted.values() if name in w]) for w in wanted.values() for name in w}
         request: dict[NodeId, dict[str, Ids | None]] = {}
         for name, ids in ids_of.items():
@@ -202,31 +212,37 @@ class Worker:
                 # the state of all shards at once, and nobody would notice.
                 whole[view, commit, name] = self._joined(name, got).read_only()
             blocks[name] = whole[view, commit, name]
-        return all_gathered.setdefault(order, _Gathered(wanted, blocks))
+        return all_gathered.setdefault(order, _Gathered(shards, wanted, blocks))
 
-    def _wanted(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Reads:
+    def _shard_for(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Shard:
+        """What there is to work on: a shard, or in a repair its lost part."""
         shard = self._shards[index]
+        if isinstance(order, m.ComputePhase) and order.ctx.repair:
+            return lost_part(self._model, order.ctx, shard, order.lost)
+        return shard
+
+    def _wanted(self, order: m.ComputePhase | m.EvaluateLoss, shard: Shard) -> Reads:
         if isinstance(order, m.EvaluateLoss):
             wanted, what = self._model.loss_reads(shard), "loss_reads"
         else:
             wanted, what = self._model.reads(order.ctx, shard), "reads"
-        check_reads(self._layout.tables, wanted, f"{what} of shard {index}")
+        check_reads(self._layout.tables, wanted, f"{what} of shard {shard.index}")
         return wanted
 
     def _joined(self, name: str, got: Mapping[NodeId, Mapping[str, Blocks]]) -> Blocks:
         return concatenate(self._layout.tables[name], [tables[name] for tables in got.values() if name in tables])
 
-    def _pushes(self, order: m.ComputePhase, shard: int, computed: Computed) -> tuple[Forward, ...]:
+    def _pushes(self, order: m.ComputePhase, shard: int, updates: Sequence[Update]) -> tuple[Forward, ...]:
         """The updates, parted by owner; every server gets a push, if only an empty one."""
         per_server: list[list[Update]] = [[] for _ in self._view.servers]
-        for update in computed.updates:
+        for update in updates:
             for position, owned in enumerate(self._server_blocks[update.table]):
                 part = restrict(update, self._layout.tables[update.table], owned)
                 if part is not None:
                     per_server[position].append(part)
         return tuple(
-            Forward(server, m.Push(order.view, order.commit, order.ctx, shard, tuple(updates)))
-            for server, updates in zip(self._view.servers, per_server, strict=True)
+            Forward(server, m.Push(order.view, order.commit, order.ctx, shard, tuple(mine)))
+            for server, mine in zip(self._view.servers, per_server, strict=True)
         )
 
 

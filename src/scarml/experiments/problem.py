@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from scarml.core.block import Table
+from scarml.core.block import Ids, Table
 from scarml.core.model import Context, Model
 from scarml.core.sequential import Sequential, State
 from scarml.errors import UsageError
@@ -131,8 +131,7 @@ class Trainer:
 
     def next_commit(self) -> None:
         """One phase."""
-        iteration, phase = divmod(self.commit, self.n_phases)
-        self._run.run_phase(Context(self.problem.seed, iteration + 1, phase))
+        self._run.run_phase(self._upcoming())
         self.commit += 1
 
     def next_iteration(self) -> None:
@@ -141,9 +140,17 @@ class Trainer:
         while not self.at_boundary:
             self.next_commit()
 
+    def repair(self, lost: Mapping[str, Ids]) -> float:
+        """Mend blocks that have just been restored. Returns its work in iterations; see `scarml.core.repair`."""
+        return self._run.repair(lost, self._upcoming())
+
     def loss_sum(self) -> float:
         """The loss of the present state."""
         return self._run.loss_sum()
+
+    def _upcoming(self) -> Context:
+        iteration, phase = divmod(self.commit, self.n_phases)
+        return Context(self.problem.seed, iteration + 1, phase)
 
 
 @lru_cache(maxsize=1)  # a data set may fill much of the memory

@@ -43,9 +43,14 @@ class TrialRow:
     n_lost_blocks: int
     perturbation: float
     """The norm of δ."""
+    perturbation_repaired: float
+    """The same after the repair, if there is one."""
     mean_age_iters: float
     """Over the restored blocks."""
     rework_iters: float
+    """Iterations that were done, and are done again."""
+    repair_iters: float
+    """Work of the repair, in iterations; both are part of the cost."""
     control: float
     """Iterations to the criterion with δ = 0, interpolated."""
     control_whole: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from scarml.experiments.results import SETTINGS, TrialRow, read_rows, write_rows
 from scarml.experiments.trajectory import Crossing, Trajectory, record
 from scarml.experiments.trial import Recovered, control, recover, train_to_criterion
 
-__all__ = ["FLOOR", "Cell", "Strategy", "Sweep", "full", "partial"]
+__all__ = ["FLOOR", "Cell", "Strategy", "Sweep", "full", "partial", "repair"]
 
 Tell = Callable[[str], None]
 _Key = tuple[int, str]
@@ -49,6 +49,13 @@ def partial(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strateg
     """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
     name = policy if policy == "full" else f"{policy}-{fraction.numerator}-{fraction.denominator}"
     return Strategy(f"{name}-partial", Checkpoint(policy, fraction, interval_iters))
+
+
+def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
+    """As `partial`, and then the model mends what was restored."""
+    restored = partial(policy, fraction, interval_iters)
+    checkpoint = replace(restored.checkpoint, recovery="repair")
+    return Strategy(restored.name.removesuffix("partial") + "repair", checkpoint)
 
 
 FLOOR = Strategy("floor", Checkpoint("full", Fraction(1), 1))
@@ -164,18 +171,21 @@ class Sweep:
         return [self._known[key] for key in keys]
 
     def _row(self, cell: Cell, failure: Failure, start: Recovered, zero: Crossing, reached: Crossing) -> TrialRow:
+        spent = start.rework_iters + start.repair_iters
         return TrialRow(
             **self._settings(cell),
             trial=failure.trial,
             failed_at_iter=failure.commit / self.trainer.n_phases,
             n_lost_blocks=failure.n_lost,
             perturbation=start.perturbation,
+            perturbation_repaired=start.perturbation_repaired,
             mean_age_iters=start.mean_age_iters,
             rework_iters=start.rework_iters,
+            repair_iters=start.repair_iters,
             control=zero.interpolated,
             control_whole=zero.whole,
-            cost=start.rework_iters + reached.interpolated - zero.interpolated,
-            cost_whole=start.rework_iters + reached.whole - zero.whole,
+            cost=spent + reached.interpolated - zero.interpolated,
+            cost_whole=spent + reached.whole - zero.whole,
         )
 
     def _settings(self, cell: Cell) -> dict[str, Any]:

@@ -7,11 +7,13 @@ deterministic algorithm is the trajectory itself. Costs may be negative, and are
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from scarml.checkpoint.selection import Checkpoint
+from scarml.core.block import Ids
 from scarml.core.sequential import State
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
@@ -36,39 +38,56 @@ class Recovered:
         state: all blocks.
         commit: training goes on after it; smaller than the failure's after a full recovery.
         rework_iters: iterations that were done and are done again.
+        repair_iters: work of the repair, in iterations; 0 without one.
         perturbation: ‖δ‖ = ‖restored − lost‖ on the blocks that were restored.
+        perturbation_repaired: the same after the repair.
         mean_age_iters: mean over the lost blocks of how many iterations old the restored value is.
     """
 
     state: State
     commit: int
     rework_iters: float
+    repair_iters: float
     perturbation: float
+    perturbation_repaired: float
     mean_age_iters: float
 
 
 def recover(
     trainer: Trainer, trajectory: Trajectory, checkpoint: Checkpoint, failure: Failure, durable: Durable
 ) -> Recovered:
-    """Restore from the durable state: what was lost, or with full recovery everything."""
+    """Restore from the durable state: what was lost, or with full recovery everything; and let the model mend it."""
     before = trajectory.states[failure.commit]
     full = checkpoint.recovery == "full"
     lost = {t.name: t.all_ids for t in trainer.tables} if full else failure.lost
     state = {name: blocks.copy() for name, blocks in before.items()}
-    pairs, ages = [], []
+    ages = []
     for name, ids in lost.items():
-        restored = durable.blocks[name].take(ids)
-        pairs.append((restored, before[name].take(ids)))
         ages.append(failure.commit / trainer.n_phases - durable.iterations[name][ids])
-        state[name].put(restored)
+        state[name].put(durable.blocks[name].take(ids))
+    perturbation = repaired = _moved(trainer, lost, before, state)
+    repair_iters = 0.0
+    if checkpoint.recovery == "repair":
+        trainer.start(state, failure.commit)
+        repair_iters = trainer.repair(lost)
+        state = trainer.state()
+        repaired = _moved(trainer, lost, before, state)
     back_to = min(int(i.min()) for i in durable.iterations.values()) * trainer.n_phases if full else failure.commit
     return Recovered(
         state,
         back_to,
         (failure.commit - back_to) / trainer.n_phases,
-        perturbation_norm(pairs, trainer.problem.model.distance),
+        repair_iters,
+        perturbation,
+        repaired,
         float(np.concatenate(ages).mean()),
     )
+
+
+def _moved(trainer: Trainer, lost: Mapping[str, Ids], before: State, after: State) -> float:
+    """‖after − before‖ over the lost blocks."""
+    pairs = [(after[name].take(ids), before[name].take(ids)) for name, ids in lost.items()]
+    return perturbation_norm(pairs, trainer.problem.model.distance)
 
 
 def control(trainer: Trainer, trajectory: Trajectory, commit: int) -> Crossing:

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.block import Array, Blocks, Field, Ids, Table, flat_index, positions_of_common
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.norm import l2_distance
 from scarml.core.rng import block_integers, stream
@@ -81,6 +81,7 @@ class LDA(Model):
     topic_word_prior: float = 0.01
     norm: Norm = "total-variation"
 
+    n_repair_phases: ClassVar[int] = 1
     name: ClassVar[str] = "lda"
     # The paper's topics and priors; its 9.5e6 and 8.5e5 are for corpora that it does not describe. Near the end losses
     # go up and down, so a criterion is midway between the lowest loss before an iteration and the one after it.
@@ -161,6 +162,15 @@ class LDA(Model):
         count_topics(tokens.word, self._topics(local["assignments"]), counts)
         total = counts.sum(axis=0, dtype=np.int32)[None]
         return [Update("word_topics", tokens.vocabulary, counts), Update("topic_totals", ALL, total)]
+
+    def lost_part(self, ctx: Context, shard: Shard, lost: Mapping[str, Ids]) -> Shard:
+        """The lost documents."""
+        tokens, own = shard.data.tokens, shard.blocks["assignments"]
+        at = positions_of_common(own, lost.get("assignments", own[:0]))
+        lengths = np.diff(tokens.starts)
+        words = tokens.vocabulary[tokens.word[flat_index(lengths, at)]]
+        part = _Documents(lay_out(words, lengths[at], self.n_components), shard.data.words_of_loss[:0])
+        return Shard(shard.index, part, n_examples=len(words), blocks={"assignments": own[at]})
 
     def distance(self, a: Blocks, b: Blocks) -> NDArray[np.float64]:
         """How many tokens have moved, as `norm` counts them; Euclidean for the counts."""

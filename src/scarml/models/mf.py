@@ -14,7 +14,7 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.block import Array, Blocks, Field, Ids, Table, flat_index, positions_of_common
 from scarml.core.model import Combine, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.rng import block_uniform
 from scarml.data.ratings import Ratings
@@ -38,6 +38,15 @@ class _Side:
     index: Ids
     """For each rating a position in `others`."""
     ratings: Array
+
+    def take(self, wanted: Ids) -> _Side:
+        """Some of the rows."""
+        at = positions_of_common(self.ids, wanted)
+        lengths = np.diff(self.starts)
+        entries = flat_index(lengths, at)
+        others, index = np.unique(self.others[self.index[entries]], return_inverse=True)
+        starts = np.append(0, np.cumsum(lengths[at]))
+        return _Side(self.ids[at], starts, others, index, self.ratings[entries])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ class MF(Model):
     regularization: float = 0.1
 
     n_phases: ClassVar[int] = 2
+    n_repair_phases: ClassVar[int] = 2
     name: ClassVar[str] = "mf"
     # The paper's 9.2e2 fits neither the summed nor the mean squared error of this data set at 60 iterations.
     defaults: ClassVar[Mapping[str | None, Defaults]] = {
@@ -120,6 +130,13 @@ class MF(Model):
     def combine(self, table: Table) -> Combine:
         """Each row is solved by one shard, which overwrites it."""
         return "assign"
+
+    def lost_part(self, ctx: Context, shard: Shard, lost: Mapping[str, Ids]) -> Shard:
+        """The lost rows of one side, with their ratings."""
+        sides: list[_Side] = list(shard.data)
+        part = sides[ctx.phase].take(lost.get("LR"[ctx.phase], np.zeros(0, np.int64)))
+        sides[ctx.phase] = part
+        return Shard(shard.index, tuple(sides), n_examples=len(part.ratings))
 
     def loss_reads(self, shard: Shard) -> Reads:
         """This shard's users, and the items that they rated."""

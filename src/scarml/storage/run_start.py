@@ -116,7 +116,7 @@ def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m
     events = folder.read_events()
     executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
     saved = _last_reported_save(events)
-    if saved > newest.iteration and recovery == "partial":  # full recovery goes back on purpose
+    if saved > newest.iteration and recovery != "full":  # full recovery goes back on purpose
         _log.warning(
             "the newest values in %s are of x(%d), but its event log tells of a save of x(%d): "
             "files of the run have been damaged or deleted",

@@ -20,6 +20,7 @@ from scarml.core.contract import (
     require,
 )
 from scarml.core.model import ALL, Computed, Context, Model, Shard
+from scarml.core.repair import check_n_repair_phases
 from scarml.core.sequential import Sequential, digest, initial_blocks, select_reads
 from scarml.errors import ModelError
 
@@ -72,6 +73,7 @@ def check_model(
     """
     case = _Case(model, data, n_shards, iterations, seed)
     check_n_phases(model.n_phases)
+    check_n_repair_phases(model.n_repair_phases)
     _check_tables(case)
     _check_shards(case, n_shards)
     _check_shards(case, 1)
@@ -84,6 +86,7 @@ def check_model(
     _check_rebuild(case)
     _check_resume(case)
     _check_recovery(case)
+    _check_repair(case)
     _check_pickle(case)
 
 
@@ -218,6 +221,30 @@ def _check_recovery(case: _Case) -> None:
         blocks.put(blocks.take(blocks.ids[::2]))
     recovered.rebuild()
     _go_on_alike(calm, recovered, "recovery", "restoring blocks that were not lost changes the run")
+
+
+def _check_repair(case: _Case) -> None:
+    """Mend a third of the blocks, twice from the same state."""
+    if not case.model.n_repair_phases:
+        return
+    ends = []
+    for _ in range(2):
+        run = case.run(case.iterations)
+        saved = [t for t in run.tables.values() if not t.derived]
+        lost = {t.name: t.all_ids[::3] for t in saved}
+        for t in saved:
+            run.state[t.name].put(initial_blocks(run.model, t, lost[t.name], case.seed))
+        run.rebuild()
+        before = {t.name: run.state[t.name].copy() for t in saved}
+        run.repair(lost)
+        for name, blocks in before.items():
+            changed = blocks.ids[blocks.differs_from(run.state[name])]
+            only_lost = bool(np.isin(changed, lost[name]).all())
+            require(only_lost, "lost_part", f"a repair changed blocks of {name!r} that were not lost")
+        ends.append(digest(run.state))
+        run.rebuild()
+        require(digest(run.state) == ends[-1], "lost_part", "derived tables are not what a repair's updates gave")
+    require(ends[0] == ends[1], "lost_part", "a repair done again from the same state gives another result")
 
 
 def _check_pickle(case: _Case) -> None:

@@ -31,7 +31,7 @@ def sizes(picked: dict[str, Any]) -> dict[str, int]:
         ({"fraction": "1/16"}, "asks for a save every 1/2 iterations"),
         ({"policy": "full"}, "--policy full saves everything, but --fraction is 1/8; expected 1"),
         ({"recovery": "full"}, "--recovery full needs complete checkpoints, but --policy is priority"),
-        ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial or full"),
+        ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial, repair or full"),
         ({"budget_in": "euro"}, "--budget-in 'euro' is unknown; choose blocks or bytes"),
         ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose distance or distance-per-byte"),
     ],

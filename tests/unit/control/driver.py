@@ -16,10 +16,12 @@ from scarml.control.stop import Stop
 from scarml.control.transitions import State
 from scarml.control.view import Layout, NodeId
 from scarml.core.block import Field, Table
+from scarml.core.model import Context
 
 WAITS_FOR_NODES = (State.INSTALLING, State.COMPUTING, State.COMMITTING)
 MAY_HAVE_LOST = (State.NEW, State.COMMITTING, State.DRAINING, State.CLAIMING, State.WAITING, State.FINISHED)
 N_SHARDS = 4
+N_EXAMPLES = 40
 
 
 def make_layout(kind: str = "server") -> Layout:
@@ -31,7 +33,7 @@ def make_layout(kind: str = "server") -> Layout:
         tables["docs"] = Table("docs", 8, (Field("value"),), home="worker")
         tables["counts"] = Table("counts", 2, (Field("value"),), derived=True)
         partitions |= {"docs": list(two), "counts": [np.array([0]), np.array([1])]}
-    return Layout(tables, partitions, N_SHARDS)
+    return Layout(tables, partitions, N_SHARDS, N_EXAMPLES)
 
 
 class Driver:
@@ -47,6 +49,7 @@ class Driver:
         servers: int = 3,
         workers: int = 2,
         n_phases: int = 1,
+        n_repair_phases: int = 0,
         checkpoint: Checkpoint | None = None,
         stop: Stop | None = None,
         silence_s: float | None = None,
@@ -58,6 +61,7 @@ class Driver:
             [f"server-{i}" for i in range(servers)],
             [f"worker-{i}" for i in range(workers)],
             n_phases=n_phases,
+            n_repair_phases=n_repair_phases,
             seed=0,
             checkpoint=checkpoint or Checkpoint(fraction="1/4", interval_iters=4),
             stop=stop or Stop(max_iters=3),
@@ -75,6 +79,8 @@ class Driver:
         self.loads: list[tuple[int, NodeId, dict[str, list[int]]]] = []
         self.fetches: list[tuple[int, NodeId, NodeId, dict[str, list[int]]]] = []
         """View, who fetches, from whom, what."""
+        self.repairs: list[tuple[int, NodeId, Context, dict[str, list[int]]]] = []
+        """View, who works on it, the phase, and what is mended."""
         self._chosen: dict[int, dict[str, list[int]]] = {}
         self._last_commit = 0
         self._prepared_asked: set[tuple[int, int]] = set()
@@ -195,7 +201,12 @@ class Driver:
                 self._install(node, order)
             case m.ComputePhase():
                 assert order.view == view.number
-                self.inbox.append(m.Prepared(node, order.view, order.commit))
+                assert bool(order.ctx.repair) == bool(order.lost)
+                if order.ctx.repair:
+                    lost = {t: ids.tolist() for t, ids in order.lost.items()}
+                    self.repairs.append((order.view, node, order.ctx, lost))
+                n_examples = N_EXAMPLES // N_SHARDS * len(view.shards_of(node))
+                self.inbox.append(m.Prepared(node, order.view, order.commit, n_examples))
                 if (order.view, order.commit) not in self._prepared_asked:
                     self._prepared_asked.add((order.view, order.commit))
                     self.inbox += [m.Prepared(s, order.view, order.commit) for s in view.servers]

@@ -17,7 +17,7 @@ from scarml.core.block import Ids
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
 from scarml.experiments.replay import replay
-from scarml.experiments.trial import recover, train_to_criterion
+from scarml.experiments.trial import Recovered, recover, train_to_criterion
 
 SERVERS, WORKERS = 4, 2
 CHECKPOINTS = {
@@ -27,6 +27,7 @@ CHECKPOINTS = {
     "random 1/4": Checkpoint("random", "1/4", 8),
     "full, partial": Checkpoint("full", Fraction(1), 4),
     "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
+    "priority 1/8, repair": Checkpoint("priority", "1/8", 8, recovery="repair"),
 }
 MOMENTS = [(9, 1), (12, 0), (12, 1), (9, 0), (2, 0), (2, 1)]
 N_FAST = 3  # moments of the fast tier, in turn: each way to save is tried with both models, at another moment each
@@ -81,14 +82,24 @@ def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str
     (recovery,) = result.recoveries
     assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12, abs=1e-300)
     assert at - recovery["iteration"] == start.rework_iters
+    assert_is_mended_alike(recovery, start)
     reached = train_to_criterion(trainer, start.state, start.commit, trajectory.crossing.interpolated)
     assert result.iterations == reached.whole + start.rework_iters
 
 
+def assert_is_mended_alike(recovery: dict[str, Any], start: Recovered) -> None:
+    if recovery["kind"] == "repair":
+        left = pytest.approx(start.perturbation_repaired, rel=1e-12, abs=1e-300)
+        assert (recovery["perturbation_repaired"], recovery["repair_iters"]) == (left, start.repair_iters)
+    else:
+        assert (start.perturbation_repaired, start.repair_iters) == (start.perturbation, 0)
+
+
+@pytest.mark.parametrize("settings", ["priority 1/8", "priority 1/8, repair"])
 @pytest.mark.parametrize("kill", ["servers:1@6", "workers:1@6", "workers:1@6/lag1", "worker-0@7"])
 @pytest.mark.parametrize("name", ["lda", "adam"])
-def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str) -> None:
-    (trainer, trajectory), checkpoint = recorded(name, 12), CHECKPOINTS["priority 1/8"]
+def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str, settings: str) -> None:
+    (trainer, trajectory), checkpoint = recorded(name, 12), CHECKPOINTS[settings]
     at, lag = int(kill.split("@")[1][0]), int(kill.endswith("lag1"))
     result = run_with_kill(trainer, checkpoint, kill)
     lost = lost_with(trainer, [f["node"] for f in result.failures])
@@ -100,3 +111,4 @@ def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str) -> None:
     durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
     start = recover(trainer, trajectory, checkpoint, Failure(0, commit, lost), durable)
     assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12)
+    assert_is_mended_alike(recovery, start)

@@ -121,6 +121,7 @@ class Incarnation:
             [f"server-{number}{i:02d}" for i in range(n_servers)],
             [f"worker-{number}{i:02d}" for i in range(n_workers)],
             n_phases=world.training.model.n_phases,
+            n_repair_phases=world.training.model.n_repair_phases,
             seed=world.training.seed,
             checkpoint=scenario.checkpoint,
             stop=Stop(max_iters=scenario.max_iters, eval_every_iters=int(self._rng.integers(1, 4))),

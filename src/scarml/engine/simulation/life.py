@@ -66,7 +66,7 @@ class _Living:
 
     def __init__(self, seed: int, problem: tuple[Model, Any]) -> None:
         rng = stream(seed, "life")
-        scenario = Scenario.draw(rng)
+        scenario = Scenario.draw(rng, seed)
         model, data = problem
         shards = model.shards(data, scenario.shards)
         tables = model.tables(data)

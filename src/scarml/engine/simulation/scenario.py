@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scarml.checkpoint.selection import Checkpoint
+from scarml.core.rng import stream
 from scarml.storage.compaction import Limits
 
 __all__ = ["Scenario"]
@@ -39,17 +40,19 @@ class Scenario:
     replaces: bool
 
     @classmethod
-    def draw(cls, rng: np.random.Generator) -> Scenario:
-        """Draw one."""
+    def draw(cls, rng: np.random.Generator, seed: int) -> Scenario:
+        """Draw one; ``rng`` goes on to decide the rest of the life, ``seed`` is the life's."""
+        repairs = stream(seed, "whether lost blocks are mended").random() < 0.5
         encode = ("plain", "plain", "bfloat16", "int8")[rng.integers(4)]
         if rng.random() < 0.3:
-            recovery = "full" if rng.random() < 0.7 else "partial"
+            recovery = "full" if rng.random() < 0.7 else "repair" if repairs else "partial"
             checkpoint = Checkpoint("full", 1, int(rng.integers(1, 5)), recovery, encode=encode)  # type: ignore[arg-type]
         else:
             fraction, interval = [("1/8", 8), ("1/4", 8), ("1/2", 4), ("1/3", 4), ("1", 2)][rng.integers(5)]
             policy = ("priority", "priority", "round", "random")[rng.integers(4)]
             budget_in = ("blocks", "bytes")[rng.integers(2)]
-            checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in, encode=encode)  # type: ignore[arg-type]
+            recovery = "repair" if repairs else "partial"
+            checkpoint = Checkpoint(policy, fraction, interval, recovery, budget_in, encode=encode)  # type: ignore[arg-type]
         return cls(
             servers=int(rng.integers(1, 5)),
             workers=int(rng.integers(1, 4)),

@@ -1,10 +1,11 @@
 """The witness of a simulated life: holds everything that a cluster does against what must always be true.
 
 Invariants of ``docs/design.md``, by number: (1) a restored block was once a value of the training, all its fields of
-one moment; (2) what was reported committed is never lost; (3) no stale writer wins, no old view is obeyed; (4) a
-partial recovery leaves survivors bit-identical; (5) every partition has exactly one live owner; (6) every update counts
-exactly once; (8) the job finishes. (4) and (6), and that results do not depend on nodes, are checked in the strongest
-form there is: after every commit the blocks of all nodes equal, bit by bit, those of a sequential run.
+one moment, before it is mended; (2) what was reported committed is never lost; (3) no stale writer wins, no old view is
+obeyed; (4) a partial recovery leaves survivors bit-identical, and so does a repair, which mends all that was restored;
+(5) every partition has exactly one live owner; (6) every update counts exactly once; (8) the job finishes. (4) and (6),
+and that results do not depend on nodes, are checked in the strongest form there is: after every commit the blocks of
+all nodes equal, bit by bit, those of a sequential run.
 """
 
 from __future__ import annotations
@@ -143,6 +144,9 @@ class Follower:
         """Whether another start has taken over: what this one knows to be saved is not what counts."""
         self._computing: Context | None = None
         self._before: State = {}
+        self._unmended: dict[str, Ids] = {}
+        """What has been restored since the last whole repair."""
+        self._n_mending_phases = 0
 
     def before(self, event: m.Event) -> None:
         """An event is about to reach the controller."""
@@ -180,11 +184,14 @@ class Follower:
     def restoring(self, everything: bool) -> None:
         """A recovery begins: what live nodes hold must stay as it is, unless everything is taken back."""
         self._catch_up()
+        self._n_mending_phases = 0
         if everything:
             self._expected = {}
             return
         controller, layout = self._cluster.controller, self._nodes.training.layout
         lost = controller.recovery.lost_blocks()
+        for name, ids in lost.items():
+            self._unmended[name] = np.union1d(self._unmended.get(name, ids), ids)
         for name in list(self._expected):
             if self._expected[name].table.derived:
                 del self._expected[name]
@@ -207,7 +214,13 @@ class Follower:
         reference.state = _copy(self._before)
         if ctx.phase == m.REBUILD:
             reference.rebuild()
+        elif ctx.repair:
+            reference.run_phase(ctx, self._unmended)
+            self._check_mended(reference.state)
         else:
+            left = self._unmended if self._cluster.controller.repairs.is_on else {}
+            story = f"training goes on, with blocks of {list(left)} restored and not mended"
+            self._witness.require(not any(map(len, left.values())), 4, story)
             reference.run_phase(ctx)
         self._before = _copy(reference.state)
         self._expected = dict(self._before)
@@ -228,6 +241,17 @@ class Follower:
                         f"blocks {wrong} of {name} on {node.name} differ from a sequential run at commit {self._commit}"
                     )
                     self._witness.require(not differs.any(), 4, story)
+
+    def _check_mended(self, state: State) -> None:
+        """A phase of a repair has been committed: what was not lost is as it was."""
+        for name, blocks in state.items():
+            if not blocks.table.derived:
+                changed = blocks.ids[blocks.differs_from(self._before[name])]
+                wrong = np.setdiff1d(changed, self._unmended.get(name, changed[:0]))[:5].tolist()
+                self._witness.require(not wrong, 4, f"blocks {wrong} of {name} were not lost, and were mended")
+        self._n_mending_phases += 1
+        if self._n_mending_phases == self._nodes.training.model.n_repair_phases:
+            self._unmended, self._n_mending_phases = {}, 0
 
     def _is_fresh(self, name: str, ids: Ids) -> NDArray[np.bool_]:
         if name not in self._expected:
