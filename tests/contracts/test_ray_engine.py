@@ -45,6 +45,7 @@ class TestRay(EngineContract):
     test_a_greater_lag_costs_more = None
     test_another_seed_or_number_of_shards_gives_another_result = None
     test_what_was_saved_whole_costs_nothing = None
+    test_a_model_that_mends_nothing_says_so_and_restores = None
     # Nor how many iterations it takes to start a process: tests/ci/test_ray_failures.py waits for it.
     test_nodes_that_come_and_go_do_not_change_the_result = None
     test_losses_beside_nodes_that_come_and_go_are_recovered_from = None
@@ -80,6 +81,11 @@ class TestRay(EngineContract):
         if problem != "mlr":  # full recovery repeats what was; what else was restored is older
             assert (result.digest == reference(problem, 7)) == (WAYS_TO_SAVE[way].recovery == "full")
         assert not verify(LocalStore(str(folder))).damaged
+
+    @pytest.mark.parametrize("spread", [(2, 2)])
+    @pytest.mark.parametrize(("problem", "kind"), [("mf", "servers"), ("lda", "workers")])
+    def test_lost_blocks_are_mended_as_one_thread_would(self, problem: str, kind: str, spread: tuple[int, int]) -> None:
+        super().test_lost_blocks_are_mended_as_one_thread_would(problem, kind, spread)
 
     @pytest.mark.soak
     def test_a_full_recovery_computes_again_what_came_after_the_last_full_save(self) -> None:

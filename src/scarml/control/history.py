@@ -41,7 +41,8 @@ RECORD_NAMES = {
     "recovery_started": "lost blocks are being restored: view, kind, lost_blocks",
     "recovery_completed": (
         "lost blocks are restored: view, kind, lost_blocks, restored, from_x0, oldest, newest, mean_age_iters, "
-        "iteration, perturbation, and whether it is exact; an estimate has the age in iterations of what it is made from"
+        "iteration, perturbation, and whether it is exact; an estimate has the age in iterations of what it is made "
+        "from"
     ),
     "repair_declined": "the model mends nothing: `repair` recovery restores what is lost, as `partial` does",
     "repair_started": "the model mends restored blocks: n_blocks, n_phases",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def repair_phases(n_repair_phases: int, n_phases: int, upcoming: Context) -> lis
     ]
 
 
-def check_n_repair_phases(n_repair_phases: int) -> None:
+def check_n_repair_phases(n_repair_phases: Any) -> None:
     """`Model.n_repair_phases`.
 
     Raises:

@@ -131,6 +131,18 @@ def test_what_was_in_place_when_another_node_was_lost_is_counted_too(restored: i
     assert restored_from(fields) == words
 
 
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        ({"perturbation": 0.25, "perturbation_is_exact": True}, "; perturbation 0.25 now"),
+        ({"perturbation": None, "perturbation_is_exact": False}, ""),
+    ],
+)
+def test_a_repair_is_told_with_its_work(left, words):
+    record = Record("repair_completed", {"n_blocks": 392, "work_iters": 0.5, "iteration": 5, "seconds": 0.1, **left})
+    assert in_words(record, 5) == f"392 blocks mended in 0.10 s, with 0.50 of an iteration's work{words}"
+
+
 def test_where_nothing_was_lost_nothing_was_perturbed() -> None:
     fields = {"kind": "partial", "lost_blocks": 0, "restored": 0, "from_x0": 0, "iteration": 5, "seconds": 0.1}
     record = Record("recovery_completed", {**fields, "perturbation": 0.0, "perturbation_is_exact": False})

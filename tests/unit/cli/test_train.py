@@ -136,6 +136,44 @@ def test_policy_full_needs_no_fraction(scarml: Scarml) -> None:
     assert "everything is back at x(0)" in ran.err
 
 
+RATINGS = "userId,movieId,rating,timestamp\n" + "".join(
+    f"{u},{i},{1 + (3 * u + 5 * i) % 9 / 2},0\n" for u in range(1, 13) for i in range(1, 10) if (u * i + u) % 3
+)
+
+
+def test_what_was_lost_is_mended(scarml: Scarml, tmp_path: Path) -> None:
+    (tmp_path / "ratings.csv").write_text(RATINGS)
+    to_run = (
+        "train",
+        "mf",
+        "--data",
+        "ratings.csv",
+        "--max-iters",
+        "6",
+        "--kill",
+        "servers:2@4",
+        "--recovery",
+        "repair",
+    )
+    ran = scarml(*to_run, "--json")
+    (recovery,) = result_of(ran)["recoveries"]
+    assert (ran.code, recovery["kind"]) == (0, "repair")
+    assert 0 < recovery["repair_iters"] < 1
+    assert recovery["repair_seconds"] > 0
+    assert recovery["perturbation_repaired"] != recovery["perturbation"]
+    assert "repair recovery in" in ran.err
+    assert "of an iteration's work; perturbation" in ran.err
+    told = next(line for line in scarml(*to_run).out.splitlines() if line.startswith("recovery "))
+    assert " after the repair; repaired in " in told
+
+
+def test_a_model_that_mends_nothing_says_so(scarml: Scarml) -> None:
+    ran = scarml("train", "qp", "--kill", "servers:2@5", "--recovery", "repair", "--json")
+    assert "this model mends nothing: --recovery repair restores what is lost, as partial does" in ran.err
+    (recovery,) = result_of(ran)["recoveries"]
+    assert (recovery["kind"], "repair_iters" in recovery) == ("partial", False)
+
+
 def test_losses_that_did_not_happen_are_told(scarml: Scarml) -> None:
     ran = scarml("train", "qp", "--max-iters", "2", "--kill", "servers:1@9", "--run", "a")
     assert "1 --kill did not happen, the first one on x(9): the run ended at x(2)" in ran.err

@@ -40,7 +40,8 @@ def test_it_is_prepared_when_all_its_shards_are_done() -> None:
     assert b is not None
     assert replies(worker.handle(b)) == []
     assert worker.handle(b) == [], "a repeat"
-    assert replies(worker.handle(a)) == [m.Prepared("worker-0", 1, 1)]
+    n_examples = sum(s.n_examples for s in cast.training.shards[::2])
+    assert replies(worker.handle(a)) == [m.Prepared("worker-0", 1, 1, n_examples)]
     assert worker.handle(FIRST) == [], "a repeated order"
 
 
@@ -148,3 +149,22 @@ def test_reads_of_whole_tables_are_shared_between_shards_of_one_commit() -> None
     cast.read = counted  # type: ignore[assignment,method-assign]
     cast.compute(worker="worker-0")
     assert n_reads == 1, "of all servers at once, for two shards"
+
+
+def test_in_a_repair_it_works_on_the_lost_parts_of_its_shards() -> None:
+    cast = Cast("lda")
+    cast.commit(1, m.REBUILD)
+    worker = cast.workers["worker-0"]
+    lost = {"assignments": worker.holder.blocks["assignments"].ids[::2]}
+    order = m.ComputePhase(1, 2, Context(SEED, 1, repair=1), lost)
+    worker.handle(order)
+    prepared = []
+    for index in cast.view.shards_of("worker-0"):
+        result = worker.run_shard(order, index)
+        assert result is not None
+        for blocks in result.local:
+            mine = cast.training.shards[index].blocks["assignments"]
+            assert blocks.ids.tolist() == [i for i in mine.tolist() if i in lost["assignments"]]
+        prepared += replies(worker.handle(result))
+    n_tokens = cast.training.layout.tables["assignments"].block_lengths[lost["assignments"]].sum()
+    assert prepared == [m.Prepared("worker-0", 1, 2, int(n_tokens))]

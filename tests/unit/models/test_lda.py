@@ -162,3 +162,36 @@ def test_data_sets_converge_as_declared(name: str) -> None:
     while run.loss_sum() >= declared.stop_loss_sum:
         run.step()
     assert run.iteration == declared.baseline_iters
+
+
+@pytest.mark.parametrize("n_components", [4, 300])
+def test_lost_documents_are_sampled_anew_and_counts_are_conserved(n_components: int) -> None:
+    data = corpus()
+    run = Sequential(LDA(n_components, 0.1, 0.1), data, n_shards=3)
+    for _ in range(3):
+        run.step()
+    lost = {"assignments": np.arange(0, len(data.lengths), 3)}
+    before = run.state["assignments"].copy()
+    work = run.repair(lost)
+    topics = run.state["assignments"]
+    assert np.isin(np.flatnonzero(topics.differs_from(before)), lost["assignments"]).all()
+    assert topics.differs_from(before).any()
+    assert work == data.lengths[lost["assignments"]].sum() / data.n_tokens
+    counts = np.zeros((data.n_words, n_components), np.int64)
+    np.add.at(counts, (data.words, topics.value), 1)
+    assert np.array_equal(run.state["word_topics"].value, counts)
+    assert np.array_equal(run.state["topic_totals"].value[0], counts.sum(axis=0))
+
+
+def test_a_repair_gives_lost_documents_the_topics_that_the_others_have() -> None:
+    """From topics at random, one sweep over the lost documents makes the whole state likelier."""
+    run = Sequential(*tiny_problem("lda"), seed=1, n_shards=2)
+    start = run.state["assignments"].copy()
+    for _ in range(30):
+        run.step()
+    lost = {"assignments": np.arange(0, len(start), 2)}
+    run.state["assignments"].put(start.take(lost["assignments"]))
+    run.rebuild()
+    restored = run.loss_sum()
+    run.repair(lost)
+    assert run.loss_sum() < restored - 10

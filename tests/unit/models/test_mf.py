@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scarml.core.model import Context
 from scarml.core.rng import stream
 from scarml.core.sequential import Sequential
 from scarml.data.ratings import Ratings
@@ -177,3 +178,31 @@ def test_data_sets_converge_as_declared(name: str) -> None:
     assert declared.baseline_iters == 60
     assert declared.stop_loss_sum == pytest.approx((losses[59] + losses[60]) / 2, abs=0.5)
     assert (np.diff(losses) < 0).all()
+
+
+@pytest.mark.parametrize(("lost_table", "phases"), [("R", 2), ("L", 1)])
+def test_lost_rows_with_the_whole_other_side_are_solved_as_they_were(lost_table: str, phases: int) -> None:
+    """Rows of R at an iteration boundary, of L between the phases: each was just solved from the other side."""
+    run = Sequential(MF(factors=4), problem(1), seed=2, n_shards=5)
+    for _ in range(3):
+        run.step()
+    for phase in range(phases % 2):
+        run.run_phase(Context(2, 4, phase))
+    table = run.tables[lost_table]
+    lost = {lost_table: table.all_ids[1::3]}
+    before = {name: blocks.copy() for name, blocks in run.state.items()}
+    run.state[lost_table].put(
+        Sequential(MF(factors=4), problem(1), seed=5, n_shards=5).state[lost_table].take(lost[lost_table])
+    )
+    work = run.repair(lost, Context(2, 4, phases % 2))
+    for name, blocks in before.items():
+        assert not run.state[name].differs_from(blocks).any()
+    assert 0 < work < 0.5
+
+
+def test_the_work_of_mending_rows_is_that_of_their_ratings() -> None:
+    data = problem(1)
+    run = Sequential(MF(factors=4), data, n_shards=5)
+    lost = {"L": np.array([3, 8]), "R": np.array([0, 7, 11])}
+    n_ratings = np.isin(data.user, lost["L"]).sum() + np.isin(data.item, lost["R"]).sum()
+    assert run.repair(lost) == n_ratings / (2 * len(data.rating))
