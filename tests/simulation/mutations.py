@@ -257,7 +257,7 @@ MUTATIONS = (
         faults=("scale", "drain one", "driver cut off"),
     ),
     Mutation("a repair forgets what was lost before", _forgets_earlier_losses, faults=("kill one", "kill one again")),
-    Mutation("a repair is not begun again", _goes_on_where_it_was, faults=("kill one", "kill one again")),
+    Mutation("a repair is not begun again", _goes_on_where_it_was, 100, ("kill one", "kill one again")),
     Mutation("a repair mends survivors too", _mends_everything),
     Mutation("mended blocks taken for durable", _mended_is_durable),
 )

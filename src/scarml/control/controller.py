@@ -11,7 +11,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from scarml.checkpoint.selection import Checkpoint, Recovery, SaveSelector
@@ -27,8 +27,7 @@ from scarml.control.term_claim import TermClaim
 from scarml.control.training_clock import TrainingClock
 from scarml.control.transitions import State, StateMachine
 from scarml.control.view import Layout, NodeId, View
-from scarml.control.view_installation import ViewInstallation
-from scarml.core.block import Ids
+from scarml.control.view_installation import Purpose, ViewInstallation
 from scarml.core.model import Context
 
 __all__ = ["Controller"]
@@ -81,14 +80,12 @@ class Controller:
         self._next_token = 1
         self._waiting: set[NodeId] = set()
         self._lost: set[NodeId] = set()
-        self._lost_blocks: dict[str, Ids] = {}
-        self._moving_blocks: int | None = None
         self._restores_everything = False
         self.computing: Context | None = None
         self._needs_rebuild = layout.has_derived
         self._boundary_is_new = False
         self._verdict: tuple[m.Outcome, str] | None = None
-        self._installation = ViewInstallation({}, self._new_token)
+        self._installation = ViewInstallation({}, Purpose("start"), self._new_token)
         self._claim: TermClaim | None = None
         self._handlers: dict[type, Callable[[Any], list[m.Action]]] = {
             m.Start: self._on_start,
@@ -162,16 +159,16 @@ class Controller:
                 workers=list(self.view.workers),
             ),
             *([m.report("repair_declined")] if self._kind_of_recovery != self._checkpoint.recovery else []),
-            *self._install("start"),
+            *self._install("start", Purpose("start")),
         ]
 
-    def _install(self, trigger: str) -> list[m.Action]:
+    def _install(self, trigger: str, purpose: Purpose) -> list[m.Action]:
         self._machine.go(trigger)
         orders = {
             node: m.InstallView(self.view, self.term, self.clock.commit, takeover.load, takeover.fetch)
             for node, takeover in self.recovery.takeovers().items()
         }
-        self._installation = ViewInstallation(orders, self._new_token)
+        self._installation = ViewInstallation(orders, purpose, self._new_token)
         return self._installation.begin()
 
     def _on_view_installed(self, e: m.ViewInstalled) -> list[m.Action]:
@@ -186,20 +183,10 @@ class Controller:
         return [*actions, self._report_installed(), *self._release(), *self._proceed()]
 
     def _report_installed(self) -> m.Report:
-        view, iteration = self.view.number, self.clock.iteration
-        if self._moving_blocks is not None:
-            n_moved, self._moving_blocks = self._moving_blocks, None
-            return m.report("handover_completed", view=view, moved_blocks=n_moved, iteration=iteration)
-        lost, self._lost_blocks = self._lost_blocks, {}
-        is_start = view == 1
-        return m.report(
-            "recovery_completed",
-            view=view,
-            kind="start" if is_start else self._kind_of_recovery,
-            lost_blocks=_count(lost),
-            **self._installation.summary(iteration),
-            iteration=iteration,
-            **({} if is_start else self.saves.forget_drift(lost, iteration)),
+        iteration, purpose = self.clock.iteration, self._installation.purpose
+        is_recovery = purpose.kind not in ("start", "hand-over")
+        return self._installation.completed(
+            iteration, self.saves.forget_drift(purpose.lost, iteration) if is_recovery else {}
         )
 
     def _release(self) -> list[m.Action]:
@@ -450,13 +437,12 @@ class Controller:
             self._lost.clear()
         if everything:
             self.recovery.unsettle_all()
-        self._lost_blocks, self._moving_blocks = self.recovery.lost_blocks(), None
-        self.repairs.lose(self._lost_blocks)
-        n_lost = _count(self._lost_blocks)
+        purpose = Purpose(self._kind_of_recovery, self.recovery.lost_blocks())
+        self.repairs.lose(purpose.lost)
         return [
             self._report_view(),
-            m.report("recovery_started", view=self.view.number, kind=self._kind_of_recovery, lost_blocks=n_lost),
-            *self._install(trigger),
+            m.report("recovery_started", view=self.view.number, kind=purpose.kind, lost_blocks=purpose.n_lost),
+            *self._install(trigger, purpose),
         ]
 
     @property
@@ -475,15 +461,15 @@ class Controller:
         self.recovery.reshape(change.leaving, change.servers, change.workers)
         self.membership.made(change)
         takeovers = self.recovery.takeovers().values()
-        self._moving_blocks = sum(_count(ids) for t in takeovers for ids in t.fetch.values())
+        n_moved = sum(len(ids) for t in takeovers for tables in t.fetch.values() for ids in tables.values())
         started = m.report(
             "handover_started",
             view=self.view.number,
-            moving_blocks=self._moving_blocks,
+            moving_blocks=n_moved,
             joining=[*change.servers, *change.workers],
             leaving=list(change.leaving),
         )
-        return [self._report_view(), started, *self._install("hand over")]
+        return [self._report_view(), started, *self._install("hand over", Purpose("hand-over", n_moved=n_moved))]
 
     def _on_node_joined(self, e: m.NodeJoined) -> list[m.Action]:
         actions = self.membership.joined(e.node)
@@ -512,7 +498,3 @@ class Controller:
     def _new_token(self) -> int:
         self._next_token += 1
         return self._next_token
-
-
-def _count(blocks: Mapping[str, Ids]) -> int:
-    return sum(len(ids) for ids in blocks.values())

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
+from scarml.checkpoint.selection import Recovery
 from scarml.control import messages as m
 from scarml.control.view import NodeId
+from scarml.core.block import Ids
 
-__all__ = ["ATTEMPTS", "ViewInstallation", "wait_for_store"]
+__all__ = ["ATTEMPTS", "Purpose", "ViewInstallation", "wait_for_store"]
 
 ATTEMPTS = 12
 FIRST_RETRY_S = 0.2
 LONGEST_RETRY_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Purpose:
+    """Why a view is installed.
+
+    Args:
+        kind: the start, a hand-over, or how what was lost is recovered.
+        lost: of a recovery, per table the lost blocks.
+        n_moved: of a hand-over, how many blocks move.
+    """
+
+    kind: Recovery | Literal["start", "hand-over"]
+    lost: Mapping[str, Ids] = field(default_factory=dict)
+    n_moved: int = 0
+
+    @property
+    def n_lost(self) -> int:
+        """How many blocks are lost."""
+        return sum(map(len, self.lost.values()))
 
 
 class ViewInstallation:
@@ -20,10 +43,12 @@ class ViewInstallation:
 
     Args:
         orders: what each node is told.
+        purpose: of the view.
         new_timer: gives a fresh token for a timer.
     """
 
-    def __init__(self, orders: Mapping[NodeId, m.InstallView], new_timer: Callable[[], int]) -> None:
+    def __init__(self, orders: Mapping[NodeId, m.InstallView], purpose: Purpose, new_timer: Callable[[], int]) -> None:
+        self.purpose = purpose
         self._orders = orders
         self._new_timer = new_timer
         self._installed: dict[NodeId, m.ViewInstalled] = {}
@@ -69,8 +94,20 @@ class ViewInstallation:
             return []
         return [m.Send(node, self._orders[node])]
 
-    def summary(self, iteration: int) -> dict[str, Any]:
-        """What was loaded, over all nodes, for training at x(iteration): fields of ``recovery_completed``."""
+    def completed(self, iteration: int, perturbation: Mapping[str, Any]) -> m.Report:
+        """What there is to say when all nodes obey the view, with training at x(``iteration``).
+
+        ``perturbation``: what is known of it, as fields of ``recovery_completed``.
+        """
+        view = next(iter(self._orders.values())).view.number
+        if self.purpose.kind == "hand-over":
+            moved = self.purpose.n_moved
+            return m.report("handover_completed", view=view, moved_blocks=moved, iteration=iteration)
+        what = {"view": view, "kind": self.purpose.kind, "lost_blocks": self.purpose.n_lost}
+        return m.report("recovery_completed", **what, **self._loaded(iteration), iteration=iteration, **perturbation)
+
+    def _loaded(self, iteration: int) -> dict[str, Any]:
+        """What was loaded, over all nodes: fields of ``recovery_completed``."""
         installed = self._installed.values()
         spans = [i for e in installed for i in (e.oldest, e.newest) if i is not None]
         n = sum(e.restored for e in installed)
