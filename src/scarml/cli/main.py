@@ -14,7 +14,20 @@ from typing import Annotated, Any
 
 import typer
 
-from scarml.cli import data, demo, demo_servers, export, inspect, live_commands, models, rollback, status, train, verify
+from scarml.cli import (
+    bound,
+    data,
+    demo,
+    demo_servers,
+    export,
+    inspect,
+    live_commands,
+    models,
+    rollback,
+    status,
+    train,
+    verify,
+)
 from scarml.cli.exit_codes import DONE, FAILED, USAGE, of_error
 from scarml.errors import ProtocolError, ScarError
 
@@ -39,6 +52,7 @@ app.command("stop")(live_commands.stop)
 app.command("drain")(live_commands.drain)
 app.command("scale")(live_commands.scale)
 app.command("inspect")(inspect.inspect)
+app.command("bound")(bound.bound)
 app.command("verify")(verify.verify)
 app.command("export")(export.export)
 app.command("rollback")(rollback.rollback)

@@ -12,8 +12,10 @@ from scarml.checkpoint.version_index import Versions
 from scarml.core.block import Ids
 from scarml.storage.occupancy import SegmentUse, measure
 from scarml.storage.segment_catalog import SegmentCatalog
+from scarml.storage.store import Store
+from scarml.storage.terms import Terms
 
-__all__ = ["SegmentCount", "TableCensus", "take_census"]
+__all__ = ["SegmentCount", "TableCensus", "census_of_run", "take_census"]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +60,19 @@ def take_census(catalog: SegmentCatalog) -> tuple[dict[str, TableCensus], Segmen
     tables, count = catalog.retrying(lambda: _count(catalog))
     count.unreadable = {s.name: problem for s, problem in sorted(catalog.unreadable.items())}
     return tables, count
+
+
+def census_of_run(store: Store, terms: Terms) -> tuple[dict[str, TableCensus], SegmentCatalog, SegmentCount]:
+    """Count what counts in a run's last term, if it has one.
+
+    Raises:
+        DamagedError: what the last term started from cannot be read.
+        StoreError: the store cannot be read now.
+    """
+    last = terms.last()
+    catalog = SegmentCatalog(store, lambda: terms.visible_segments(last) if last is not None else [])
+    census, count = take_census(catalog)
+    return census, catalog, count
 
 
 def _count(catalog: SegmentCatalog) -> tuple[dict[str, TableCensus], SegmentCount]:

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from scarml.errors import DamagedError, NotFoundError
-from scarml.storage.census import TableCensus, take_census
+from scarml.storage.census import TableCensus, census_of_run
 from scarml.storage.owner import read_beat
 from scarml.storage.ownership import Timing
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.run_history import RunHistory, read_history
 from scarml.storage.segment import SegmentId
-from scarml.storage.segment_catalog import SegmentCatalog
 from scarml.storage.store import Store
 from scarml.storage.terms import Terms
 from scarml.storage.unit import read_unit, unit_problem
@@ -159,8 +158,7 @@ def inspect(store: Store, now_s: float | None = None) -> Inspection:
     """
     run, terms = RunFolder.open(store), Terms(store)
     last = terms.last()
-    catalog = SegmentCatalog(store, lambda: terms.visible_segments(last) if last is not None else [])
-    census, count = take_census(catalog)
+    census, catalog, count = census_of_run(store, terms)
     newest = max((int(t.versions.iteration.max()) for t in census.values() if len(t.ids)), default=None)
     segments = SegmentState(
         count.n, count.n_compacted, count.size_bytes, count.live_bytes, count.dead_bytes, count.unreadable

@@ -278,9 +278,9 @@ def _fitted(at: _F, y: _F, fit: Callable[[_F, _F], Decay]) -> _Fitted:
     problem = whole.problem
     if problem is None and abs(trend) > SAME_RATE * abs(first.rate + second.rate) / 2:
         problem = (
-            f"it gets {'slower' if trend < 0 else 'faster'}: by the factor {math.exp(-first.rate):.4g} an iteration in "
-            f"iterations {at[0]:g} to {at[half - 1]:g}, {math.exp(-second.rate):.4g} in {at[half]:g} to {at[-1]:g}; "
-            "linear convergence has one factor"
+            f"it gets {'slower' if trend < 0 else 'faster'}: what is left of the curve shrinks by the factor "
+            f"{math.exp(-first.rate):.4g} an iteration in iterations {at[0]:g} to {at[half - 1]:g}, by "
+            f"{math.exp(-second.rate):.4g} in {at[half]:g} to {at[-1]:g}; linear convergence has one factor"
         )
     return _Fitted(whole, at, trend, second.rate, problem)
 
