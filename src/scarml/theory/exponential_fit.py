@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
-from scipy.special import stdtrit
 
 __all__ = ["Decay", "fit_decay", "fit_decay_to_limit"]
 
@@ -42,6 +40,8 @@ class Decay:
 
     def quantile(self, confidence: float) -> float:
         """How many standard errors an interval of this confidence extends to either side (Student's t)."""
+        from scipy.special import stdtrit  # takes a while to load, which engines must not wait for
+
         return float(stdtrit(self.df, (1 + confidence) / 2))
 
 
@@ -78,6 +78,8 @@ def fit_decay_to_limit(k: NDArray[np.float64], y: NDArray[np.float64]) -> Decay:
         >>> round(math.exp(-found.rate), 4), round(found.limit, 4)
         (0.5, 3.0)
     """
+    from scipy.optimize import minimize_scalar  # takes a while to load, which engines must not wait for
+
     since, span = k - k[0], float(k[-1] - k[0])
     grid = np.geomspace(STRAIGHT / span / 2, 10 / float(np.diff(k).min()), 120)
     best = int(np.argmin([_project(r, since, y)[1] for r in grid]))

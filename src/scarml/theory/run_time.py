@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from scarml.errors import UsageError
 from scarml.theory.assumptions import checked_rate
@@ -133,6 +132,7 @@ class RunTimeModel:
 
     def optimum_interval_s(self) -> float:
         """The τ for which `expected` is least: where τ U'(τ + D) = U(τ + D), of which there is one."""
+        from scipy.optimize import brentq  # takes a while to load, which engines must not wait for
 
         def gain(log_interval: float) -> float:
             interval = math.exp(log_interval)

@@ -128,3 +128,16 @@ def test_bound_of_perturbations_is_the_bound_of_their_sum_and_survives_late_ones
 def test_bound_of_perturbations_names_what_is_wrong(arguments: tuple[Any, ...], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         perturbation_cost_bound(*arguments)
+
+
+def test_a_run_that_begins_faster_exceeds_the_bound_from_its_start_and_not_the_one_from_x_of_t() -> None:
+    """Of two directions one dies out at once; from T on the run is as if it had started at 1/√2 of its distance."""
+    c, T, size = 0.9, 30, 0.5
+    start, slow = 1.0, math.sqrt(0.5)
+    at_T = slow * c**T
+    cost = math.log((at_T + size) / at_T) / math.log(1 / c)  # δ along the slow direction
+    assert cost - iteration_cost_bound(size * c**-T, start, c) == pytest.approx(
+        math.log(2) / 2 / math.log(1 / c), rel=0.1
+    )
+    assert cost == pytest.approx(float(perturbation_cost_bound([size], [0], at_T, c)))
+    assert cost == pytest.approx(float(perturbation_cost_bound([size], [T], slow, c)))
