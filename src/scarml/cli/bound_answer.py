@@ -79,7 +79,8 @@ class Answer:
         """Labels and texts."""
         yield from self.rate.rows()
         yield from self.notes
-        yield "lost", "costs at most so many iterations, on average over what is lost"
+        seconds = " (and seconds)" if self.iteration_s else ""
+        yield "lost", f"costs at most so many iterations{seconds}, on average over what is lost"
         width = max(len(cost.what) for cost in self.costs)
         for cost in self.costs:
             yield "", f"{cost.what:<{width}}  {cost.in_words(self.iteration_s)}"
@@ -140,10 +141,13 @@ def _over(rate: KnownRate, bound: Callable[[float], ArrayLike]) -> tuple[float, 
 
 def _saved_values(q: Question, rate: KnownRate, facts: RunFacts | None) -> Answer:
     ages, notes = _ages(q, facts)
+    sets_all_back = facts is not None and facts.sets_all_back
+    if sets_all_back:
+        notes.append(("", "recovery is full: whatever is lost, everything is set back"))
 
     def cost(p: float) -> Cost:
         def bound(c: float) -> ArrayLike:
-            return stale_cost_bound(effective_age(ages, c), p, c, q.direction)
+            return stale_cost_bound(effective_age(ages, c), 1.0 if sets_all_back else p, c, q.direction)
 
         return Cost(_percent(p), p, *_over(rate, bound))
 

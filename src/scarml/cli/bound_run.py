@@ -80,6 +80,7 @@ class RunFacts:
     iteration_s: float | None
     n_blocks: int
     interval_iters: float | None
+    sets_all_back: bool
 
     def rate(self, given: float | None) -> KnownRate:
         """The user's c, or the rate of the longest curve that no recovery interrupts.
@@ -135,6 +136,8 @@ def read_run(url: str) -> RunFacts:
 
     run = open_run(url)
     events = run.read_events()
+    checkpoint = run.description.get("checkpoint")
+    checkpoint = checkpoint if isinstance(checkpoint, dict) else {}
     stale = staleness(run.store, run.description, events)
     return RunFacts(
         url=url,
@@ -143,13 +146,13 @@ def read_run(url: str) -> RunFacts:
         recoveries=past_recoveries(events),
         iteration_s=iteration_seconds(events),
         n_blocks=len(stale.ages_iters) + stale.n_never,
-        interval_iters=_interval(run.description),
+        interval_iters=_interval(checkpoint),
+        sets_all_back=checkpoint.get("recovery") == "full",
     )
 
 
-def _interval(description: dict[str, Any]) -> float | None:
-    checkpoint = description.get("checkpoint")
+def _interval(checkpoint: dict[str, Any]) -> float | None:
     try:
-        return float(Fraction(str(checkpoint["interval_iters"]))) if isinstance(checkpoint, dict) else None
+        return float(Fraction(str(checkpoint["interval_iters"])))
     except (KeyError, ValueError, ZeroDivisionError):
         return None

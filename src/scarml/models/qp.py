@@ -16,6 +16,7 @@ from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Updat
 from scarml.core.rng import stream
 from scarml.errors import ModelError, UsageError
 from scarml.models.defaults import Defaults
+from scarml.theory.gradient_descent import gradient_descent_rate
 
 __all__ = ["QP"]
 
@@ -64,7 +65,7 @@ class QP(Model):
     @property
     def rate(self) -> float:
         """The linear rate c of the unperturbed sequence."""
-        return (self.condition - 1) / (self.condition + 1)
+        return float(gradient_descent_rate(1.0, self.condition))
 
     @property
     def step_size(self) -> float:

@@ -11,6 +11,7 @@ from scarml.theory.convergence_rate import (
     start_distance,
 )
 from scarml.theory.every_iteration import every_iteration_cost_bound, every_iteration_distance_bound, irreducible_error
+from scarml.theory.gradient_descent import gradient_descent_rate
 from scarml.theory.iteration_cost import (
     discounted_sum,
     full_recovery_cost,
@@ -37,6 +38,7 @@ __all__ = [
     "every_iteration_distance_bound",
     "expected_partial_norm",
     "full_recovery_cost",
+    "gradient_descent_rate",
     "harmonic_steps",
     "interpolated_crossing",
     "irreducible_error",

@@ -107,6 +107,15 @@ def test_a_run_that_was_killed_is_as_stale_as_its_folder_says(scarml: Scarml, qp
     assert found["age_iters"] > 0
 
 
+def test_with_full_recovery_everything_is_set_back(scarml: Scarml, tmp_path: Path) -> None:
+    run = tmp_path / "full"
+    checkpoint = scar.Checkpoint(policy="full", fraction=1, interval_iters=8, recovery="full")
+    scar.Job(scar.QP(), None, run=run, servers=2, stop=scar.Stop(max_iters=12), checkpoint=checkpoint).run()
+    ran = scarml("bound", str(run), "--lost-fraction", "10%", "--c", "0.9", "--age", "6")
+    assert "recovery is full: whatever is lost, everything is set back" in ran.out
+    assert ran.out.splitlines()[-1].split()[:3] == ["10", "%", "6"]
+
+
 def test_losses_that_are_not_linear_are_called_so(scarml: Scarml, qp_run: Path, tmp_path: Path) -> None:
     run = tmp_path / "sublinear"
     shutil.copytree(qp_run, run)
