@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scarml.core.block import Blocks as Blocks
     from scarml.core.block import Field as Field
     from scarml.core.block import Table as Table
+    from scarml.core.metric import Metric as Metric
     from scarml.core.model import ALL as ALL
     from scarml.core.model import Computed as Computed
     from scarml.core.model import Context as Context
@@ -62,6 +63,7 @@ _HOME_OF = {
     "LDA": "models.lda",
     "MF": "models.mf",
     "MLR": "models.mlr",
+    "Metric": "core.metric",
     "Model": "core.model",
     "QP": "models.qp",
     "RayCluster": "engine.ray.connection",

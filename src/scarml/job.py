@@ -23,14 +23,15 @@ from scarml.checkpoint.selection import Checkpoint
 from scarml.control import messages as m
 from scarml.control.controller import Controller
 from scarml.control.history import Record
-from scarml.control.stop import Stop
+from scarml.control.stop import HeldOut, Stop
 from scarml.control.view import Layout
 from scarml.core.block import Table
-from scarml.core.contract import check_n_phases, check_shards, check_tables
-from scarml.core.model import Model
+from scarml.core.contract import check_held_out_shards, check_metrics, check_n_phases, check_shards, check_tables
+from scarml.core.model import Model, Shard
 from scarml.core.repair import check_n_repair_phases
 from scarml.core.sequential import digest
-from scarml.data.registry import load
+from scarml.data.held_out import TEST, load_with_held_out
+from scarml.data.registry import has_test
 from scarml.engine.engine import Engine
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
@@ -68,6 +69,11 @@ class Job:
         checkpoint: what to save, how often, and how to recover.
         stop: when training is done; without a criterion or a limit it runs until it is told to stop.
         loss_mean_below: instead of ``stop.loss_sum_below``: converged when the loss per example is below it.
+        held_out: data to judge by, which is not trained on: a share of ``data``, such as 0.1, chosen by ``seed``; other
+            data, or the name of a data set; or ``test``, the test part of the data set ``data``, which is the default
+            where metrics are wanted.
+        metrics_every: iterations between evaluations of the model's metrics on it; 1 by default where anything is held
+            out, or ``stop`` has a patience.
         run: the run folder; None keeps everything in memory, for experiments.
         resume: ``never`` refuses a folder that has a run in it, ``must`` needs one, ``auto`` starts or continues.
         seed: of all random values.
@@ -98,6 +104,8 @@ class Job:
         checkpoint: Checkpoint | None = None,
         stop: Stop | None = None,
         loss_mean_below: float | None = None,
+        held_out: Any = None,
+        metrics_every: int | None = None,
         run: str | Path | None = None,
         resume: Resume = "never",
         seed: int = 0,
@@ -127,11 +135,17 @@ class Job:
             raise UsageError("--resume must needs a run folder to resume; name it with --run")
         self._model = model
         self._data_name = data if isinstance(data, str) else None
-        self._data = load(data) if isinstance(data, str) else data
+        self._stop = stop or Stop()
+        self._metrics_every = metrics_every or 1
+        is_judged = metrics_every is not None or self._stop.patience is not None or held_out is not None
+        if metrics_every is not None and metrics_every < 1:
+            raise UsageError(f"--metrics-every is {metrics_every}; expected at least 1 iteration")
+        self._held_out = _what_is_held_out(model, data, held_out, self._stop) if is_judged else None
+        self._whole_data = data
+        self._data, self._held_out_data = load_with_held_out(data, self._held_out, seed)
         self._servers = [f"server-{i}" for i in range(servers)]
         self._workers = [f"worker-{i}" for i in range(workers)]
         self._checkpoint = checkpoint or Checkpoint()
-        self._stop = stop or Stop()
         self._loss_mean_below = loss_mean_below
         self._run = None if run is None else str(run)
         self._url = ""
@@ -203,11 +217,14 @@ class Job:
         shards = self._model.shards(self._data, self._n_shards)
         check_shards({t.name: t for t in tables}, shards, self._n_shards)
         layout = Layout.of(self._model, tables, shards, self._seed)
+        held_out = self._held_out_shards(tables)
         with ExitStack() as stack:
             ray_cluster = self._open_ray(stack) if self._is_on_ray else None
             if ray_cluster is not None:
                 self._url = self._reachable_url(stack)
             description = describe(self._model, self._data_name, self._seed, self._n_shards, tables, self._checkpoint)
+            if self._held_out is not None:
+                description["held_out"] = self._held_out if isinstance(self._held_out, float | str) else "given"
             store = MemoryStore() if self._store is None else self._store
             folder, is_new = open_run(
                 store,
@@ -234,7 +251,8 @@ class Job:
                 if self._on_event is not None:
                     self._on_event(record)
 
-            training = Training(self._model, shards, layout, self._seed, self._checkpoint.encodings(tables))
+            encodings = self._checkpoint.encodings(tables)
+            training = Training(self._model, shards, layout, self._seed, encodings, held_out)
             stop = self._stop_for(n_examples)
             engine = self._engine = self._make_engine(training, folder, on_record, stop, ray_cluster)
             stack.enter_context(self._signals(engine))
@@ -244,8 +262,7 @@ class Job:
             log.flush()
             if control is not None:
                 control.close(f"{finish.outcome}: {finish.reason}")
-            at_boundary = finish.outcome in ("converged", "max-iters", "stopped")
-            state = engine.state() if at_boundary else {}
+            state = engine.state() if finish.outcome in m.AT_BOUNDARY else {}
             result.end(finish, digest(state) if state else None)
             return result
 
@@ -292,6 +309,18 @@ class Job:
             return self._stop
         return dataclasses.replace(self._stop, loss_sum_below=self._loss_mean_below * n_examples)
 
+    def _held_out_shards(self, tables: Sequence[Table]) -> Sequence[Shard]:
+        if self._held_out_data is None:
+            return ()
+        shards = self._model.held_out_shards(self._held_out_data, self._n_shards)
+        check_held_out_shards({t.name: t for t in tables}, shards, self._n_shards)
+        return shards
+
+    def _evaluated(self, held_out: Sequence[Shard]) -> HeldOut | None:
+        if not held_out:
+            return None
+        return HeldOut(tuple(self._model.metrics), sum(s.n_examples for s in held_out), self._metrics_every)
+
     def _make_engine(
         self,
         training: Training,
@@ -309,6 +338,7 @@ class Job:
             seed=self._seed,
             checkpoint=self._checkpoint,
             stop=stop,
+            held_out=self._evaluated(training.held_out),
             silence_s=self._silence_s if self._is_on_ray else None,
             replaces=self._replace,
         )
@@ -322,7 +352,8 @@ class Job:
             training,
             controller,
             folder,
-            data=self._data if self._data_name is None else self._data_name,
+            data=self._whole_data,
+            held_out=self._held_out,
             url=self._url,
             silence_s=self._silence_s,
             faults=self._faults,
@@ -355,3 +386,21 @@ class Job:
         finally:
             for s, handler in before.items():
                 signal.signal(s, handler)
+
+
+def _what_is_held_out(model: Model, data: Any, held_out: Any, stop: Stop) -> Any:
+    """See that there is something to tell of, and something to tell it on."""
+    check_metrics(model.metrics)
+    if not model.metrics:
+        raise UsageError(f"{type(model).__name__} has no held-out metrics; see Model.metrics for how it gets some")
+    if stop.patience is not None:
+        stop.metric_of(tuple(model.metrics))
+    if held_out is not None:
+        return held_out
+    if isinstance(data, str) and has_test(data):
+        return TEST
+    what = f"{data} has no test part" if isinstance(data, str) else "none is given"
+    raise UsageError(
+        f"held-out metrics need data that is not trained on, and {what}; hold out a share of it with --held-out 0.1, "
+        "or name other data"
+    )

@@ -26,6 +26,9 @@ class Result:
         iteration: the state is x(iteration).
         iterations: iterations done in all, those repeated after a full recovery counted again.
         losses: (iterations done, loss_sum) at every evaluation.
+        metrics: (iterations done, held-out metrics by name) at every evaluation of these.
+        early_stopping: what early stopping knew last: ``stops_by``, ``best``, ``best_iteration``, ``n_since_best``;
+            empty without it.
         failures: per lost node its name, the iteration, the reason, and whether it was simulated.
         recoveries: per recovery its kind, lost blocks, perturbation, span of restored iterations, and seconds; of kind
             ``repair`` also its work in iterations, its seconds, and the perturbation that it left.
@@ -43,6 +46,8 @@ class Result:
     iteration: int = 0
     iterations: int = 0
     losses: list[tuple[int, float]] = field(default_factory=list)
+    metrics: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    early_stopping: dict[str, Any] = field(default_factory=dict)
     failures: list[dict[str, Any]] = field(default_factory=list)
     recoveries: list[dict[str, Any]] = field(default_factory=list)
     resumed_from: dict[str, Any] | None = None
@@ -66,13 +71,15 @@ class Result:
         fields, extra = record.fields, {}
         self.wall_s = record.t_s
         match record.name:
-            case "run_started":
-                self.iteration, self.iterations = fields["iteration"], fields["executed"]
-            case "iteration_committed":
+            case "run_started" | "iteration_committed":
                 self.iteration, self.iterations = fields["iteration"], fields["executed"]
             case "loss_evaluated":
                 self.losses.append((fields["executed"], fields["loss_sum"]))
                 extra = {"loss_mean": fields["loss_sum"] / max(self.n_examples, 1)}
+            case "metrics_evaluated":
+                self.metrics.append((fields["executed"], dict(fields["metrics"])))
+                known = ("stops_by", "best", "best_iteration", "n_since_best")
+                self.early_stopping = {name: fields[name] for name in known if name in fields}
             case "commit_held":
                 self._held_at_s = record.t_s
             case "commit_released":
@@ -132,6 +139,8 @@ class Result:
             "iteration": self.iteration,
             "iterations": self.iterations,
             "losses": [{"iterations": k, "loss_sum": loss} for k, loss in self.losses],
+            "metrics": [{"iterations": k, "metrics": values} for k, values in self.metrics],
+            "early_stopping": self.early_stopping or None,
             "failures": self.failures,
             "recoveries": self.recoveries,
             "resumed_from": self.resumed_from,

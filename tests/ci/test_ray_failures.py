@@ -75,6 +75,25 @@ def nothing_is_damaged(folder: Path) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------------------ SIGKILL
+@pytest.mark.parametrize("kind", ["server", "worker"])
+def test_a_node_killed_while_metrics_are_evaluated_is_recovered_from(
+    ray_cluster: RayCluster, tmp_path: Path, kind: str
+) -> None:
+    stop = scar.Stop(max_iters=6, patience=50)
+    run = LiveRun(ray_cluster, "lda", held_out=0.25, stop=stop, run=tmp_path / "run", servers=2, workers=2)
+
+    def strike(record: scar.Record) -> None:
+        if record.name == "loss_evaluated" and record["iteration"] == 2 and not run.of("node_lost"):
+            run.remote_nodes.kill(run.view[kind == "worker"][0])
+
+    run.at = strike
+    result = run.run()
+    assert (result.outcome, result.saved, result.iteration) == ("max-iters", True, 6)
+    assert len(result.failures) == 1
+    assert sorted({k for k, _ in result.metrics}) == list(range(7))
+    assert nothing_is_damaged(tmp_path / "run")
+
+
 @pytest.mark.parametrize("problem", ["mf", "lda"])
 def test_servers_and_workers_killed_at_random_moments_are_recovered_from(
     ray_cluster: RayCluster, tmp_path: Path, base_seed: int, problem: str

@@ -15,6 +15,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,6 +27,7 @@ from scarml.control import messages as m
 from scarml.control.view import Layout, first_view
 from scarml.core.model import Computed, Context, Model
 from scarml.core.sequential import Sequential, digest
+from scarml.data.held_out import load_with_held_out
 from scarml.engine.fault_plan import Kill
 from scarml.result import Result
 from scarml.storage.memory import MemoryStore
@@ -160,6 +162,46 @@ class EngineContract:
             run.step()
             losses.append(run.loss_sum())
         assert self.run("mf", workers=3).losses == list(enumerate(losses))
+
+    # ---------------------------------------------------------------------------------------------- held-out metrics
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("problem", ["mlr", "mf", "lda"])
+    def test_held_out_metrics_are_those_of_one_thread_in_every_bit(self, problem: str) -> None:
+        model, data = tiny_problem(problem)
+        train, held_out = load_with_held_out(data, 0.25, SEED)
+        run = Sequential(model, train, seed=SEED, n_shards=SHARDS)
+        metrics = []
+        for k in range(N_ITERS + 1):
+            metrics += [(k, run.metrics(model.held_out_shards(held_out, SHARDS)))] if k in (0, 2, 4, N_ITERS) else []
+            run.step() if k < N_ITERS else None
+        result = self.run((model, data), workers=3, held_out=0.25, metrics_every=2)
+        assert result.metrics == metrics
+        assert result.digest == digest(run.state)
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    def test_metrics_on_other_data_do_not_change_the_training(self) -> None:
+        model, data = tiny_problem("lda")
+        result = self.run((model, data), held_out=data, workers=3)
+        assert result.digest == reference("lda")
+        assert [k for k, _ in result.metrics] == list(range(N_ITERS + 1))
+
+    @pytest.mark.usefixtures("single_threaded_blas")
+    def test_early_stopping_goes_on_counting_after_a_stop(self, tmp_path: Path) -> None:
+        """Steps that are too small do not count, so it stops soon; the second start begins two iterations before."""
+        stop = scar.Stop(max_iters=20, patience=3, min_delta=0.05)
+        straight = self.run("mf", stop=stop, held_out=0.25, workers=2)
+        assert straight.outcome == "stopped-early"
+        assert straight.saved
+        n = straight.iteration
+        settings = {"held_out": 0.25, "workers": 2, "run": tmp_path / "run", "checkpoint": OFTEN}
+        first = self.run("mf", stop=dataclasses.replace(stop, max_iters=n - 2), **settings)
+        assert (first.outcome, first.early_stopping["n_since_best"]) == ("max-iters", 1)
+        second = self.run("mf", stop=stop, resume="must", **settings)
+        assert (second.outcome, second.reason, second.digest) == (straight.outcome, straight.reason, straight.digest)
+        assert second.metrics == straight.metrics[n - 2 :], "x(n − 2), which it goes on from, is evaluated again"
+        assert second.early_stopping == straight.early_stopping
+        again = self.run("mf", stop=stop, resume="must", **settings)
+        assert (again.outcome, again.iterations) == ("stopped-early", n), "there is nothing left to do"
 
     # --------------------------------------------------------------------------------------------------------- losses
     @pytest.mark.parametrize("way", WAYS_TO_SAVE)

@@ -17,7 +17,7 @@ from scarml.core.block import Blocks
 from scarml.core.model import Computed, Model
 from scarml.core.sequential import Sequential, digest
 from scarml.engine.fault_plan import Kill
-from scarml.errors import RunExistsError, StoreError, UsageError
+from scarml.errors import ModelError, RunExistsError, StoreError, UsageError
 from scarml.storage.faulty import FaultyStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.run_folder import RunFolder
@@ -343,3 +343,34 @@ def waits_for_the_third_time(record: scar.Record) -> bool:
 def is_at(record: scar.Record, iteration: int) -> bool:
     """Whether this is the commit of x(iteration)."""
     return record.name == "iteration_committed" and record["iteration"] == iteration
+
+
+@pytest.mark.parametrize("kill", ["servers:1/2@3", "workers:1@3", "servers:4@3"])
+def test_losses_do_not_make_early_stopping_lose_count(kill: str) -> None:
+    """Every block is saved each iteration: the state is the same as without losses; and so is all of the rest."""
+    every = scar.Checkpoint("full", 1, 1)
+    settings: dict[str, Any] = {"seed": SEED, "shards": SHARDS, "held_out": 0.25, "checkpoint": every}
+    stop = scar.Stop(max_iters=20, patience=2, min_delta=0.05)
+    calm = scar.Job(*tiny_problem("mf"), stop=stop, **settings).run()
+    assert (calm.outcome, calm.iteration > 3) == ("stopped-early", True)
+    store = MemoryStore()
+    settings |= {"store": store, "stop": stop}
+    result = scar.Job(*tiny_problem("mf"), kills=[Kill.parse(kill)], **settings).run()
+    assert result.failures
+    if kill == "servers:4@3":
+        assert result.outcome == "nodes-lost"
+        result = scar.Job(*tiny_problem("mf"), resume="must", **settings).run()
+    assert (result.outcome, result.reason, result.iteration) == (calm.outcome, calm.reason, calm.iteration)
+    assert dict(result.metrics).items() <= dict(calm.metrics).items()
+    assert result.early_stopping == calm.early_stopping
+    assert result.digest == calm.digest
+
+
+def test_a_model_that_gives_wrong_sums_ends_the_run() -> None:
+    @dataclass(frozen=True)
+    class Wrong(scar.MF):
+        def metric_sums(self, shard: Any, reads: Any) -> Any:
+            return {"mse": 1.0}
+
+    with pytest.raises(ModelError, match=r"metric_sums of shard \d+: returns \['mse'\]; expected \['rmse'\]"):
+        scar.Job(Wrong(factors=2), tiny_problem("mf")[1], held_out=0.25, stop=scar.Stop(max_iters=2)).run()

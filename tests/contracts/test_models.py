@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from examples.kmeans import KMeans
 
 from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.metric import Metric
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.rng import block_uniform, stream
 from scarml.core.sequential import Sequential
@@ -158,6 +160,32 @@ class Mean(Model):
             return 1.0
         return float(((shard.data - reads["x"].value) ** 2).sum())
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return (Metric("mse"),) * (2 if self.broken == "two metrics of one name" else 1)
+
+    def held_out_shards(self, data: Array, n_shards: int) -> list[Shard]:
+        shards = self.shards(data, n_shards)
+        if self.broken == "held-out shards with blocks":
+            return [replace(s, blocks={"x": np.arange(4)}) for s in shards]
+        if self.broken == "examples are lost where they are cut":
+            return [replace(s, n_examples=s.n_examples // n_shards) for s in shards]
+        return shards
+
+    def metric_reads(self, shard: Shard) -> Reads:
+        return {"y": ALL} if self.broken == "metrics read an unknown table" else {"x": ALL}
+
+    def metric_sums(self, shard: Shard, reads: Mapping[str, Blocks]) -> Mapping[str, Any]:
+        if self.broken == "metrics that were not announced":
+            return {"mse": 1.0, "rmse": 1.0}
+        if self.broken == "a metric that is no number":
+            return {"mse": "small"}
+        if self.broken == "a mean instead of a sum":
+            return {"mse": self.loss(shard, reads, {}) / max(shard.n_examples, 1)}
+        if self.broken == "metrics that change":
+            return {"mse": time.perf_counter()}
+        return super().metric_sums(shard, reads)
+
 
 SHARED = np.zeros(4, np.float32)
 DATA = stream(0, "mean").random((20, 4)) + 3
@@ -202,6 +230,14 @@ def test_the_unbroken_one_passes() -> None:
         ("loss is not finite", "loss: must be finite"),
         ("loss changes what it reads", "loss: changed the blocks"),
         ("loss does not fall", "loss: 4.0 after 3 iterations"),
+        ("two metrics of one name", r"metrics: names must differ, got \['mse', 'mse'\]"),
+        ("held-out shards with blocks", "held_out_shards: shard 0 owns blocks of 'x', whose home is server"),
+        ("examples are lost where they are cut", "held_out_shards: have 4 examples, and 20 in one piece"),
+        ("metrics read an unknown table", "metric_reads of shard 0: 'y' is not a server-home table"),
+        ("metrics that were not announced", r"metric_sums of shard 0: returns \['mse', 'rmse'\]; expected \['mse'\]"),
+        ("a metric that is no number", "metric_sums of shard 0: mse: must return a number"),
+        ("a mean instead of a sum", "metric_sums: mse is .* of all examples at once"),
+        ("metrics that change", "metric_sums: of shard 0 differ when asked for twice"),
     ],
 )
 def test_each_broken_clause_is_named(broken: str, clause: str) -> None:

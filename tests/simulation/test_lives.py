@@ -6,10 +6,12 @@ See `scarml.engine.simulation`. A failure names its seed; the same seed gives th
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from scarml.engine.simulation import Life, live
+from scarml.control.early_stopping import BestSoFar
+from scarml.engine.simulation import InvariantError, Life, live
 from scarml.testing import tiny_problem
 
 PROBLEMS = ("mlr", "mf", "lda", "adam", "qp")
@@ -49,3 +51,35 @@ def test_the_same_seed_gives_the_same_life() -> None:
     assert first.trace == second.trace
     assert first.faults == second.faults
     assert first.trace != other.trace
+
+
+def lives_with_metrics(seeds: range) -> Counter[str]:
+    """Lives in which held-out metrics are evaluated and early stopping keeps count; how often that was checked."""
+    checks: Counter[str] = Counter()
+    for seed in seeds:
+        problem = tiny_problem(("mlr", "mf", "lda")[seed % 3])
+        checks += live(seed, problem, held_out=problem[1]).checks
+    return checks
+
+
+def test_metrics_are_those_of_a_sequential_run_and_early_stopping_never_loses_count() -> None:
+    assert lives_with_metrics(range(9))["invariant 9"] > 25
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("start", range(1_000, 1_090, 45))
+def test_metrics_in_more_lives(start: int) -> None:
+    assert lives_with_metrics(range(start, start + 45))["invariant 9"] > 150
+
+
+@pytest.mark.parametrize(
+    ("broken", "seeds"),
+    [
+        (lambda stored: None, range(30)),
+        (lambda stored: stored and BestSoFar(stored["metric"], n_since=stored["n_since"] + 1), range(30)),
+    ],
+)
+def test_a_count_that_a_start_gets_wrong_is_noticed(broken: Any, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BestSoFar, "from_json", broken)
+    with pytest.raises(InvariantError, match="early stopping knows"):
+        lives_with_metrics(seeds)

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import scarml as scar
 from scarml.core.model import Shard
+from scarml.data.registry import load
 from scarml.engine.fault_plan import Kill
 from scarml.errors import RunInUseError, UsageError
 from scarml.storage.faulty import FaultyStore
@@ -256,3 +258,69 @@ def test_more_shards_than_there_is_data_for() -> None:
     assert result.outcome == "max-iters"
     shards: list[Shard] = list(model.shards(data, 90))
     assert sum(s.n_examples for s in shards) == len(data.labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"metrics_every": 0}, "--metrics-every is 0; expected at least 1"),
+        ({"metrics_every": 1}, "and none is given; hold out a share of it with --held-out 0.1"),
+        ({"held_out": 0.0}, "the held-out share is 0.0; expected a number above 0 and below 1"),
+        ({"held_out": 1.5}, "the held-out share is 1.5"),
+        ({"held_out": 0.001}, "a share of 0.001 of 50 examples leaves nothing to train on, or nothing to judge by"),
+        ({"held_out": "test"}, "only data sets with a name have a test part"),
+        ({"held_out": 0.5, "stop": scar.Stop(patience=1, metric="f1")}, "the model has cross_entropy, accuracy"),
+    ],
+)
+def test_held_out_data_that_cannot_be_is_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        scar.Job(*tiny_problem("mlr"), **settings)
+
+
+def test_a_model_without_metrics_says_so() -> None:
+    with pytest.raises(UsageError, match=r"QP has no held-out metrics; see Model\.metrics"):
+        scar.Job(scar.QP(), metrics_every=5)
+
+
+def test_a_data_set_with_a_test_part_is_judged_by_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = load("mnist-10k").take(np.arange(50))
+    monkeypatch.setattr("scarml.data.held_out.load_test", lambda name: test)
+    monkeypatch.setattr("scarml.job.has_test", lambda name: True)
+    monkeypatch.setattr("scarml.data.held_out.load", lambda name: load(name).take(np.arange(200)))
+    job = scar.Job(scar.MLR(), "mnist-10k", stop=scar.Stop(max_iters=1), metrics_every=1)
+    plain = scar.Job(scar.MLR(), "mnist-10k", stop=scar.Stop(max_iters=1)).run()
+    result = job.run()
+    assert result.digest == plain.digest
+    zeros = [k for k, values in result.metrics if values["accuracy"] == (test.labels == 0).mean()]
+    assert zeros[0] == 0, "W = 0 takes everything for the first class"
+
+
+def test_a_run_goes_on_with_the_same_held_out_data_only() -> None:
+    model, data = tiny_problem("mf")
+    for before, after, is_refused in [
+        (None, 0.25, True),
+        (0.25, None, True),
+        (0.25, 0.5, True),
+        (0.25, 0.25, False),
+        (None, data, False),
+        (data, None, False),
+    ]:
+        store = MemoryStore()
+        scar.Job(model, data, store=store, held_out=before, stop=scar.Stop(max_iters=2)).run()
+        again = scar.Job(model, data, store=store, held_out=after, stop=FIVE, resume="must")
+        if is_refused:
+            with pytest.raises(UsageError, match="has held-out data "):
+                again.run()
+        else:
+            assert again.run().iteration == 5
+
+
+def test_what_is_told_of_held_out_data() -> None:
+    stop = scar.Stop(max_iters=4, patience=9, metric="accuracy")
+    result = scar.Job(*tiny_problem("mlr"), held_out=0.25, metrics_every=3, stop=stop).run()
+    as_json = json.loads(json.dumps(result.to_json()))
+    assert [m["iterations"] for m in as_json["metrics"]] == [0, 3, 4]
+    assert set(as_json["metrics"][0]["metrics"]) == {"cross_entropy", "accuracy"}
+    assert as_json["early_stopping"]["stops_by"] == "accuracy"
+    plain = scar.Job(*tiny_problem("mlr"), stop=FIVE).run().to_json()
+    assert (plain["metrics"], plain["early_stopping"]) == ([], None)

@@ -33,6 +33,9 @@ IN_USE = 5
 STOPPED_AND_SAVED = 75
 """EX_TEMPFAIL of sysexits.h: the same command goes on."""
 
+_DONE: tuple[Outcome, ...] = ("converged", "stopped-early")
+"""What the run was asked to reach has been reached."""
+
 # The first class that fits counts, so a leaf stands before its parent.
 _OF_ERROR: tuple[tuple[type[errors.ScarError], int], ...] = (
     (errors.UsageError, USAGE),
@@ -76,11 +79,11 @@ def of_outcome(outcome: Outcome, reason: str, *, saved: bool, has_criterion: boo
     """
     if outcome == "superseded":
         return IN_USE
-    if outcome == "store-down" or (store_failed and not saved and outcome in ("converged", "max-iters")):
+    if outcome == "store-down" or (store_failed and not saved and outcome in (*_DONE, "max-iters")):
         return STORE
     if outcome == "stopped":
         return STOPPED_AND_SAVED if saved else of_signal(_signal_in(reason))
-    if outcome == "converged" or (outcome == "max-iters" and saved and not has_criterion):
+    if outcome in _DONE or (outcome == "max-iters" and saved and not has_criterion):
         return DONE
     return NOT_CONVERGED
 

@@ -71,6 +71,8 @@ def _described(d: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if d.get("data") is not None:
         yield "data", str(d["data"])
     yield from ((key, str(d[key])) for key in ("seed", "shards") if key in d)
+    if d.get("held_out") is not None:
+        yield "held out", str(d["held_out"])
     if isinstance(d.get("checkpoint"), dict):
         yield "checkpoint", " ".join(f"{k}={v}" for k, v in d["checkpoint"].items())
 
@@ -132,7 +134,7 @@ def _terms(x: Inspection) -> Iterator[tuple[str, str]]:
 
 
 def _history(h: RunHistory) -> Iterator[tuple[str, str]]:
-    from scarml.cli.wording import counted
+    from scarml.cli.wording import counted, metrics_in_words
 
     rollbacks = f", {counted(h.rollbacks, 'rollback')}" if h.rollbacks else ""
     yield "history", f"{counted(h.starts, 'start')}{rollbacks}, {counted(h.executed, 'iteration')} done in all"
@@ -145,5 +147,7 @@ def _history(h: RunHistory) -> Iterator[tuple[str, str]]:
     yield "", ", ".join([f"{counted(h.saves_committed, 'save')} done", *saves])
     if h.loss_sum is not None:
         yield "", f"last loss_sum {h.loss_sum:,.6g}"
+    if h.metrics:
+        yield "", f"last held-out {metrics_in_words(h.metrics, h.metrics_iteration)}"
     if h.outcome is not None:
         yield "", f"last outcome: {h.outcome}, {h.reason}"

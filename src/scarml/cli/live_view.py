@@ -82,6 +82,8 @@ def render(status: RunStatus, since_s: float = 0.0) -> RenderableType:
     grid.add_column(ratio=1)
     grid.add_row("state", _state(status, since_s))
     grid.add_row("loss", _loss(status))
+    if status.metrics:
+        grid.add_row("held out", status.metrics_in_words())
     grid.add_row("servers", _nodes(status.servers, status.pids))
     grid.add_row("workers", _nodes(status.workers, status.pids))
     grid.add_row("checkpoint", _checkpoint(status))

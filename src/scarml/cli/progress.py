@@ -132,7 +132,8 @@ class PlainLines(Silence):
     def _progress(self) -> str:
         s = self._status
         alive = f"{counted(sum(s.servers.values()), 'server')}, {counted(sum(s.workers.values()), 'worker')}"
-        return f"x({s.iteration}): {s.loss_in_words()}, {alive}, {counted(s.n_saves, 'save')}"
+        held_out = f"held out: {s.metrics_in_words()}, " if s.metrics else ""
+        return f"x({s.iteration}): {s.loss_in_words()}, {held_out}{alive}, {counted(s.n_saves, 'save')}"
 
 
 def as_plain_text(record: Record) -> str:

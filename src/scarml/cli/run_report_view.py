@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scarml.cli.run_report import RunReport
-from scarml.cli.wording import counted
+from scarml.cli.wording import counted, metrics_in_words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -62,6 +62,8 @@ def _rows(r: RunReport) -> Iterator[_Row]:
     if r.status is not None:
         for name, value in r.status.loss.items():
             yield "loss", f"{name} {value:,.6g}", ""
+        if r.status.metrics:
+            yield "held out", metrics_in_words(r.status.metrics, r.status.metrics_iteration), ""
         for kind in ("server", "worker"):
             nodes = r.nodes(kind)
             if nodes:

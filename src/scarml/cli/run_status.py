@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from scarml.cli.wording import metrics_in_words
 from scarml.storage.run_progress import RunProgress
 
 __all__ = ["Criterion", "RunStatus"]
@@ -45,3 +46,7 @@ class RunStatus(RunProgress):
             return "loss not known yet"
         goal = f" (done below {self.criterion.below:,.6g})" if self.criterion else ""
         return f"{name} {self.loss[name]:,.6g}{goal}"
+
+    def metrics_in_words(self) -> str:
+        """For example ``rmse 0.912 on x(40)``; empty if there are none."""
+        return metrics_in_words(self.metrics, self.metrics_iteration)

@@ -56,6 +56,11 @@ class Settings:
     stop_loss_mean: float | None = None
     max_iters: int | None = None
     eval_every: int = 1
+    held_out: float | str | None = None
+    metrics_every: int | None = None
+    patience: int | None = None
+    metric: str | None = None
+    min_delta: float = 0.0
     seed: int = 0
     shards: int = 16
     threads: int = 2
@@ -78,13 +83,14 @@ class Settings:
             raise UsageError("--stop-loss-sum and --stop-loss-mean are both given; choose one criterion")
 
     def _check_numbers(self) -> None:
-        for name in ("servers", "workers", "interval", "eval_every", "shards", "threads", "max_iters"):
+        for name in ("servers", "workers", "interval", "eval_every", "shards", "threads", "max_iters",
+                     "metrics_every", "patience"):  # fmt: skip
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{_flag(name)} is {value}; expected at least 1")
         if self.seed < 0:
             raise UsageError(f"--seed is {self.seed}; expected 0 or more")
-        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace", "silence"):
+        for name in ("fail_rate", "stop_loss_sum", "stop_loss_mean", "min_delta", "pace", "silence"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise UsageError(f"{_flag(name)} is {value}; expected a finite number")
@@ -177,6 +183,15 @@ def _number(value: Any) -> float:
     raise ValueError("a number")
 
 
+def _share_or_name(value: Any) -> float | str:
+    try:
+        return _number(value)
+    except ValueError:
+        if isinstance(value, str) and value.strip():
+            return value
+    raise ValueError("a share such as 0.1, test, or the name or path of other data")
+
+
 def _switch(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -238,9 +253,14 @@ def _flag(name: str) -> str:
 _SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(
-        ("servers", "workers", "interval", "max_iters", "eval_every", "seed", "shards", "threads"), _whole_number
+        (
+            *("servers", "workers", "interval", "max_iters", "eval_every", "metrics_every", "patience", "seed"),
+            *("shards", "threads"),
+        ),
+        _whole_number,
     ),
-    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "pace", "silence"), _number),
+    **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "min_delta", "pace", "silence"), _number),
+    "held_out": _share_or_name,
     "replace": _switch,
     "fraction": _fraction,
     "kill": _list,

@@ -12,6 +12,7 @@ __all__ = ["in_lines"]
 
 _OUTCOMES = {
     "converged": "converged",
+    "stopped-early": "stopped early",
     "max-iters": "ended",
     "stopped": "stopped",
     "superseded": "superseded",
@@ -33,6 +34,10 @@ def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
         (_, first), (_, last) = r.losses[0], r.losses[-1]
         mean = f" ({last / r.n_examples:,.6g} per example)" if r.n_examples > 1 else ""
         yield "loss_sum", f"{first:,.6g} to {last:,.6g}{mean}"
+    if r.metrics:
+        (_, before), (_, now) = r.metrics[0], r.metrics[-1]
+        for name, value in now.items():
+            yield "held out", f"{name} {before[name]:,.6g} to {value:,.6g}{_best(r, name)}"
     if r.resumed_from:
         yield "resumed", f"at x({r.resumed_from['iteration']}): {restored_from(r.resumed_from)}"
     yield from _failures(r)
@@ -43,6 +48,13 @@ def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
     if r.digest:
         yield "digest", r.digest
     yield "run", run
+
+
+def _best(r: Result, name: str) -> str:
+    known = r.early_stopping
+    if known.get("stops_by") != name or known["best"] is None:
+        return ""
+    return f"; the best was {known['best']:,.6g}, on x({known['best_iteration']})"
 
 
 def _failures(r: Result) -> Iterator[tuple[str, str]]:

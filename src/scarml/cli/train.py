@@ -10,6 +10,7 @@ import typer
 __all__ = ["train"]
 
 _NODES, _SAVES, _FAILURES, _END, _OUTPUT = "Nodes", "Checkpoint and recovery", "Failures on purpose", "End", "Output"
+_HELD_OUT = "Metrics on held-out data, and early stopping"
 
 
 def train(
@@ -178,6 +179,42 @@ def train(
     eval_every: Annotated[
         str | None,
         typer.Option(metavar="N", help="Iterations between evaluations of the loss (default: 1)", rich_help_panel=_END),
+    ] = None,
+    held_out: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE|NAME|PATH",
+            help="What not to train on: a share of the data, such as 0.1; or other data; or test, the data set's test "
+            "part (default: test, where metrics are wanted)",
+            rich_help_panel=_HELD_OUT,
+        ),
+    ] = None,
+    metrics_every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Iterations between evaluations of the model's metrics on it (default: 1 with --held-out or "
+            "--patience; else never)",
+            rich_help_panel=_HELD_OUT,
+        ),
+    ] = None,
+    patience: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N",
+            help="Stop when a metric was no better in N evaluations; takes the place of the model's own criterion.",
+            rich_help_panel=_HELD_OUT,
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which one (default: the model's first)", rich_help_panel=_HELD_OUT),
+    ] = None,
+    min_delta: Annotated[
+        str | None,
+        typer.Option(
+            metavar="X", help="A value is better only if it is by more than X (default: 0)", rich_help_panel=_HELD_OUT
+        ),
     ] = None,
     pace: Annotated[
         str | None,

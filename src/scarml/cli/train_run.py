@@ -145,6 +145,8 @@ def _criterion(model_class: type[Model], s: Settings) -> Criterion | None:
         return Criterion("loss_mean", s.stop_loss_mean)
     if s.stop_loss_sum is not None:
         return Criterion("loss_sum", s.stop_loss_sum)
+    if s.patience is not None:
+        return None  # who asks for early stopping does not want to stop before for a reason of ours
     default = registry.defaults_for(model_class, s.data).stop_loss_sum
     return Criterion("loss_sum", default) if default is not None else None
 
@@ -167,8 +169,17 @@ def _job(
         servers=s.servers,
         workers=s.workers,
         checkpoint=checkpoint,
-        stop=Stop(loss_sum_below=by_sum, max_iters=s.max_iters, eval_every_iters=s.eval_every),
+        stop=Stop(
+            loss_sum_below=by_sum,
+            max_iters=s.max_iters,
+            eval_every_iters=s.eval_every,
+            patience=s.patience,
+            metric=s.metric,
+            min_delta=s.min_delta,
+        ),
         loss_mean_below=criterion.below if criterion and by_sum is None else None,
+        held_out=s.held_out,
+        metrics_every=s.metrics_every,
         run=folder,
         resume=cast(Literal["auto", "must", "never"], s.resume),
         seed=s.seed,

@@ -7,7 +7,17 @@ from typing import Any, Literal
 
 from scarml.control.history import Record
 
-__all__ = ["Tone", "counted", "in_words", "joined", "perturbation_in_words", "restored_from", "sparkline", "tone_of"]
+__all__ = [
+    "Tone",
+    "counted",
+    "in_words",
+    "joined",
+    "metrics_in_words",
+    "perturbation_in_words",
+    "restored_from",
+    "sparkline",
+    "tone_of",
+]
 
 Tone = Literal["good", "bad", "plain"]
 
@@ -174,6 +184,18 @@ def restored_from(f: dict[str, Any]) -> str:
     if in_place > 0:
         parts.append(f"{in_place:,} a moment before" if parts else f"{counted(in_place, 'block')} a moment before")
     return ", ".join(parts)
+
+
+def metrics_in_words(metrics: Mapping[str, float], iteration: int | None) -> str:
+    """Held-out metrics; an empty text if there are none.
+
+    Example:
+        >>> metrics_in_words({"cross_entropy": 0.31234567, "accuracy": 0.91}, 40)
+        'cross_entropy 0.312346, accuracy 0.91 on x(40)'
+    """
+    if not metrics:
+        return ""
+    return ", ".join(f"{name} {value:,.6g}" for name, value in metrics.items()) + f" on x({iteration})"
 
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:

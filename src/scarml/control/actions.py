@@ -11,6 +11,7 @@ from scarml.control.orders import NodeOrder
 from scarml.control.view import NodeId
 
 __all__ = [
+    "AT_BOUNDARY",
     "Action",
     "ClaimTerm",
     "CompleteUnit",
@@ -87,7 +88,10 @@ def report(name: str, **fields: object) -> Report:
     return Report(Record(name, dict(fields)))
 
 
-Outcome = Literal["converged", "max-iters", "stopped", "superseded", "nodes-lost", "store-down"]
+Outcome = Literal["converged", "stopped-early", "max-iters", "stopped", "superseded", "nodes-lost", "store-down"]
+
+AT_BOUNDARY: tuple[Outcome, ...] = ("converged", "stopped-early", "max-iters", "stopped")
+"""Ends of the training, as opposed to ends of what it needs: there is a last state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,7 @@ class CheckpointCoordinator:
         layout: what there is to save.
         recovery: knows the view.
         new_timer: gives a fresh token for a timer.
+        extra: of an iteration, what is to be stored beside the blocks of a save of it.
     """
 
     def __init__(
@@ -95,11 +96,13 @@ class CheckpointCoordinator:
         layout: Layout,
         recovery: RecoveryCoordinator,
         new_timer: Callable[[], int],
+        extra: Callable[[int], Mapping[str, Any] | None] = lambda _: None,
     ) -> None:
         self._selector = selector
         self._layout = layout
         self._recovery = recovery
         self._new_timer = new_timer
+        self._extra = extra
         self._retries: dict[int, NodeId | None] = {}
         """By timer the node that tries again; None: the record of a complete full save is tried again."""
         self._unit_attempts = 0
@@ -198,9 +201,10 @@ class CheckpointCoordinator:
         save.parts, save.staging, save.writing = parts, set(parts), set(parts)
         self.step = SaveStep.STAGING
         unit = self._selector.is_full
-        view = self._recovery.view.number
+        view, extra = self._recovery.view.number, self._extra(save.version.iteration)
         orders: list[Action] = [
-            Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit, save.final)) for n, ids in parts.items()
+            Send(n, SaveBlocks(view, save.save_id, save.version, ids, unit, save.final, extra))
+            for n, ids in parts.items()
         ]
         return orders + self._progress(save)
 

@@ -22,7 +22,7 @@ from scarml.control.failure_detector import FailureDetector
 from scarml.control.membership import Change, Membership
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.repair_coordinator import RepairCoordinator
-from scarml.control.stop import Stop, StopRule
+from scarml.control.stop import HeldOut, Stop, StopRule
 from scarml.control.term_claim import TermClaim
 from scarml.control.training_clock import TrainingClock
 from scarml.control.transitions import State, StateMachine
@@ -44,6 +44,7 @@ class Controller:
         seed: of the run.
         checkpoint: what to save and how to recover.
         stop: when training is done.
+        held_out: what is evaluated on held-out data, and how often; None: nothing.
         silence_s: a node that gives no sign of life for so long is lost; None: nobody listens.
         replaces: a lost node is replaced by a new one.
     """
@@ -59,12 +60,13 @@ class Controller:
         seed: int,
         checkpoint: Checkpoint,
         stop: Stop,
+        held_out: HeldOut | None = None,
         silence_s: float | None = None,
         replaces: bool = False,
     ) -> None:
         self._layout = layout
         self._checkpoint = checkpoint
-        self._stop = StopRule(stop, layout.n_shards)
+        self._stop = StopRule(stop, layout.n_shards, held_out)
         self._seed = seed
         self._machine = StateMachine()
         self.term = 0
@@ -76,7 +78,7 @@ class Controller:
         selector = SaveSelector(
             checkpoint, layout.saved_tables, seed, checkpoint.encodings(list(layout.tables.values()))
         )
-        self.saves = CheckpointCoordinator(selector, layout, self.recovery, self._new_token)
+        self.saves = CheckpointCoordinator(selector, layout, self.recovery, self._new_token, self._stop.to_save)
         self._next_token = 1
         self._waiting: set[NodeId] = set()
         self._lost: set[NodeId] = set()
@@ -93,7 +95,8 @@ class Controller:
             m.LoadFailed: self._on_load_failed,
             m.Prepared: self._on_prepared,
             m.Committed: self._on_committed,
-            m.LossComputed: self._on_loss,
+            m.LossComputed: self._on_evaluated,
+            m.MetricsComputed: self._on_evaluated,
             m.DistancesMeasured: lambda e: self._after_save_event(self.saves.on_distances(e)),
             m.BlocksStaged: lambda e: self._after_save_event(self.saves.on_staged(e)),
             m.SaveCommitted: lambda e: self._after_save_event(self.saves.on_committed(e)),
@@ -149,6 +152,7 @@ class Controller:
         self.term = e.term
         self.saves.last_unit = e.unit
         self.clock.start(e.commit, e.iteration, e.executed)
+        self._stop.resume(e.best)
         return [
             m.report(
                 "run_started",
@@ -228,8 +232,11 @@ class Controller:
             ctx, reports = self.repairs.begin(self.clock.context())
             return reports + self._compute(ctx)
         if self.clock.at_boundary:
-            if self._stop.wants_loss(self.clock.iteration):
-                return actions + self._evaluate()
+            evaluation = self._stop.next_evaluation(self.clock.iteration)
+            if evaluation is not None:
+                self._machine.go("evaluate")
+                order = evaluation(self.view.number, self.clock.commit)
+                return actions + [m.Send(worker, order) for worker in self.view.workers]
             self._verdict = self._stop.verdict(self.clock.iteration)
             if self._verdict is not None:
                 self._machine.go("end")
@@ -282,7 +289,7 @@ class Controller:
             return self.repairs.on_committed(self.clock.iteration) + self._proceed()
         if not self.clock.advance():
             return self._proceed()
-        self._stop.forget_loss()
+        self._stop.forget()
         self.membership.progressed(self.view)
         self._boundary_is_new = True
         report = m.report(
@@ -293,22 +300,11 @@ class Controller:
         )
         return [report, *self._proceed()]
 
-    def _evaluate(self) -> list[m.Action]:
-        self._machine.go("evaluate")
-        self._stop.begin_evaluation()
-        order = m.EvaluateLoss(self.view.number, self.clock.commit)
-        return [m.Send(worker, order) for worker in self.view.workers]
-
-    def _on_loss(self, e: m.LossComputed) -> list[m.Action]:
+    def _on_evaluated(self, e: m.LossComputed | m.MetricsComputed) -> list[m.Action]:
         if e.view != self.view.number or self.state is not State.EVALUATING or e.commit != self.clock.commit:
             return []
-        loss_sum = self._stop.add_part(e.shard, e.loss)
-        if loss_sum is None:
-            return []
-        report = m.report(
-            "loss_evaluated", iteration=self.clock.iteration, executed=self.clock.executed, loss_sum=loss_sum
-        )
-        return [report, *self._proceed()]
+        report = self._stop.take_in(e, self.clock.iteration, self.clock.executed)
+        return [] if report is None else [report, *self._proceed()]
 
     # --------------------------------------------------------------------------------------------------------- the end
     def _try_to_end(self) -> list[m.Action]:
@@ -421,7 +417,7 @@ class Controller:
         return self._restore("term claimed", everything=True)
 
     def _restore(self, trigger: str, *, everything: bool) -> list[m.Action]:
-        self._stop.forget_loss()
+        self._stop.forget()
         self._restores_everything = everything
         joining = self.membership.change(self.view)
         needed: dict[m.NodeKind, tuple[NodeId, ...]] = {"server": (), "worker": ()}

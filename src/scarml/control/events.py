@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.version_index import Version
+from scarml.control.early_stopping import BestSoFar
 from scarml.control.view import NodeId
 from scarml.core.block import Ids
 
@@ -25,6 +26,7 @@ __all__ = [
     "Heartbeat",
     "LoadFailed",
     "LossComputed",
+    "MetricsComputed",
     "NodeJoined",
     "NodeLost",
     "Prepared",
@@ -48,7 +50,8 @@ __all__ = [
 class Start:
     """The engine is ready: ``term`` has been claimed; the store's newest state is (commit, iteration), or (0, 0).
 
-    ``executed`` counts the iterations done before, ``unit`` is the newest complete full save.
+    ``executed`` counts the iterations done before, ``unit`` is the newest complete full save, ``best`` what early
+    stopping knew.
     """
 
     term: int
@@ -56,6 +59,7 @@ class Start:
     iteration: int = 0
     executed: int = 0
     unit: Version | None = None
+    best: BestSoFar | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,17 @@ class LossComputed:
     commit: int
     shard: int
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsComputed:
+    """Of one held-out shard the sum over its examples, for each metric."""
+
+    node: NodeId
+    view: int
+    commit: int
+    shard: int
+    sums: Mapping[str, float] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,6 +285,7 @@ Event = (
     | Prepared
     | Committed
     | LossComputed
+    | MetricsComputed
     | DistancesMeasured
     | BlocksStaged
     | SaveCommitted

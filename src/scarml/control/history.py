@@ -19,6 +19,10 @@ RECORD_NAMES = {
     "view_changed": "membership: view, servers, workers",
     "iteration_committed": "x(iteration) is visible everywhere: iteration, commit, executed",
     "loss_evaluated": "the loss at a boundary: iteration, executed, loss_sum, loss_mean",
+    "metrics_evaluated": (
+        "metrics on held-out data at a boundary: iteration, executed, metrics by name; with early stopping what it "
+        "stops_by, best, best_iteration, n_since_best"
+    ),
     "commit_held": "all is prepared, but blocks are still being measured or staged for a save: commit",
     "commit_released": "the held commit goes on: commit",
     "save_started": "a save fell due: save_id, iteration, policy",

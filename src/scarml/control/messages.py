@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from scarml.control.actions import (
+    AT_BOUNDARY,
     Action,
     ClaimTerm,
     CompleteUnit,
@@ -30,6 +31,7 @@ from scarml.control.events import (
     Heartbeat,
     LoadFailed,
     LossComputed,
+    MetricsComputed,
     NodeJoined,
     NodeLost,
     Prepared,
@@ -52,6 +54,7 @@ from scarml.control.orders import (
     CommitPhase,
     ComputePhase,
     EvaluateLoss,
+    EvaluateMetrics,
     GiveUpSave,
     InstallView,
     MeasureDistances,
@@ -62,6 +65,7 @@ from scarml.control.orders import (
 )
 
 __all__ = [
+    "AT_BOUNDARY",
     "REBUILD",
     "Action",
     "BlocksStaged",
@@ -73,6 +77,7 @@ __all__ = [
     "DistancesMeasured",
     "DrainRequested",
     "EvaluateLoss",
+    "EvaluateMetrics",
     "Event",
     "Finish",
     "GiveUpSave",
@@ -81,6 +86,7 @@ __all__ = [
     "LoadFailed",
     "LossComputed",
     "MeasureDistances",
+    "MetricsComputed",
     "NodeJoined",
     "NodeKind",
     "NodeLost",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from scarml.checkpoint.version_index import Version
 from scarml.control.view import NodeId, View
@@ -18,6 +19,7 @@ __all__ = [
     "CommitPhase",
     "ComputePhase",
     "EvaluateLoss",
+    "EvaluateMetrics",
     "GiveUpSave",
     "InstallView",
     "MeasureDistances",
@@ -93,6 +95,14 @@ class EvaluateLoss:
 
 
 @dataclass(frozen=True, slots=True)
+class EvaluateMetrics:
+    """To a worker: the metrics of the held-out shards with the numbers of your shards, at the present state."""
+
+    view: int
+    commit: int
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureDistances:
     """Step 1 of a save: how far has each of your blocks moved since it was saved?
 
@@ -109,7 +119,8 @@ class SaveBlocks:
     """Step 3 of a save: copy these blocks into the cache, then store them in the background.
 
     ``unit``: it is a complete full save, all of whose segments count together. ``exact``: store the blocks bit by bit,
-    whatever encodings are set: the last save of a graceful stop.
+    whatever encodings are set: the last save of a graceful stop. ``extra`` is stored beside them: what the controller
+    wants to know again when a run goes on from this save.
     """
 
     view: int
@@ -118,6 +129,7 @@ class SaveBlocks:
     ids: Mapping[str, Ids]
     unit: bool
     exact: bool = False
+    extra: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +152,7 @@ NodeOrder = (
     | Push
     | CommitPhase
     | EvaluateLoss
+    | EvaluateMetrics
     | MeasureDistances
     | SaveBlocks
     | RetrySave

@@ -23,7 +23,7 @@ class State(Enum):
     COMPUTING = "every node to be prepared"
     HOLDING = "a save to be staged, before the prepared phase is committed"
     COMMITTING = "every node to commit"
-    EVALUATING = "the loss"
+    EVALUATING = "the loss, or held-out metrics"
     DRAINING = "the save in flight, before everything is taken back"
     CLAIMING = "a new term, before everything is taken back"
     SAVING = "everything changed to be saved, before the end"
@@ -43,6 +43,7 @@ TRANSITIONS: dict[tuple[State, str], State] = {
     (_S.COMMITTING, "next phase"): _S.COMPUTING,
     (_S.COMMITTING, "evaluate"): _S.EVALUATING,
     (_S.COMMITTING, "end"): _S.SAVING,
+    (_S.EVALUATING, "evaluate"): _S.EVALUATING,
     (_S.EVALUATING, "next phase"): _S.COMPUTING,
     (_S.EVALUATING, "end"): _S.SAVING,
     **{

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from scarml.core.block import Blocks, Ids, Table
+from scarml.core.metric import Metric
 from scarml.core.model import ALL, Computed, Shard, Update
 from scarml.errors import ModelError
 
@@ -19,8 +20,11 @@ __all__ = [
     "check_computed",
     "check_distance",
     "check_groups",
+    "check_held_out_shards",
     "check_ids",
     "check_loss",
+    "check_metric_sums",
+    "check_metrics",
     "check_n_phases",
     "check_reads",
     "check_shards",
@@ -55,18 +59,18 @@ def check_tables(tables: Any) -> None:
         require(plain or not t.derived, "tables", message)
 
 
-def check_shards(tables: Mapping[str, Table], shards: Any, n_shards: int) -> None:
+def check_shards(tables: Mapping[str, Table], shards: Any, n_shards: int, where: str = "shards") -> None:
     """What `Model.shards` returns, apart from each worker-home block being in exactly one shard."""
     right = isinstance(shards, Sequence) and all(isinstance(s, Shard) for s in shards)
-    require(right, "shards", f"must return a sequence of Shard, got {_kind(shards)}")
+    require(right, where, f"must return a sequence of Shard, got {_kind(shards)}")
     right = [s.index for s in shards] == list(range(n_shards))
     got = [s.index for s in shards[:10]]
-    require(right, "shards", f"indices must be 0 … {n_shards - 1} in order, got {len(shards)} shards: {got} …")
+    require(right, where, f"indices must be 0 … {n_shards - 1} in order, got {len(shards)} shards: {got} …")
     for shard in shards:
         for name, ids in shard.blocks.items():
             home = tables[name].home if name in tables else "unknown"
-            require(home == "worker", "shards", f"shard {shard.index} owns blocks of {name!r}, whose home is {home}")
-            check_ids(tables[name], ids, f"shards: blocks of shard {shard.index}")
+            require(home == "worker", where, f"shard {shard.index} owns blocks of {name!r}, whose home is {home}")
+            check_ids(tables[name], ids, f"{where}: blocks of shard {shard.index}")
 
 
 def check_groups(table: Table, groups: Any) -> None:
@@ -144,6 +148,29 @@ def check_loss(loss: Any, where: str) -> float:
         return float(loss)
     except (TypeError, ValueError):
         raise ModelError(f"{where}: must return a number, got {_kind(loss)}") from None
+
+
+def check_metrics(metrics: Any) -> None:
+    """`Model.metrics`."""
+    right = isinstance(metrics, Sequence) and all(isinstance(x, Metric) for x in metrics)
+    require(right, "metrics", f"must be a sequence of Metric, got {_kind(metrics)}")
+    names = [x.name for x in metrics]
+    require(len(set(names)) == len(names), "metrics", f"names must differ, got {names}")
+
+
+def check_held_out_shards(tables: Mapping[str, Table], shards: Any, n_shards: int) -> None:
+    """What `Model.held_out_shards` returns."""
+    check_shards(tables, shards, n_shards, "held_out_shards")
+    owner = next((s.index for s in shards if s.blocks), None)
+    require(owner is None, "held_out_shards", f"shard {owner} owns blocks; expected none: it is only read for")
+
+
+def check_metric_sums(metrics: Sequence[Metric], sums: Any, where: str) -> dict[str, float]:
+    """What `Model.metric_sums` returns, as floats; they may be NaN or infinite."""
+    require(isinstance(sums, Mapping), where, f"must return a mapping from names to numbers, got {_kind(sums)}")
+    names = [x.name for x in metrics]
+    require(set(sums) == set(names), where, f"returns {sorted(map(str, sums))}; expected {sorted(names)}")
+    return {name: check_loss(sums[name], f"{where}: {name}") for name in names}
 
 
 def check_distance(a: Blocks, b: Blocks, distance: Any) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.core.block import Array, Blocks, Ids, Table
+from scarml.core.metric import Metric
 from scarml.core.norm import l2_distance
 from scarml.core.rng import stream
 from scarml.errors import ModelError
@@ -203,3 +204,27 @@ class Model(Protocol):
     def loss(self, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> float:
         """This shard's part of the loss, summed over its examples, in float64."""
         ...
+
+    # ------------------------------------------------------------------------- on examples that it was not trained on
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """What is told of it on held-out data; the first is what early stopping goes by. Default: nothing.
+
+        ``metrics: ClassVar = (Metric("rmse", of_mean="root"),)`` will do where it depends on no hyper-parameter.
+        """
+        return ()
+
+    def held_out_shards(self, data: Any, n_shards: int) -> Sequence[Shard]:
+        """Cut held-out data into ``n_shards`` shards that own no blocks; default: as training data is cut.
+
+        ``n_examples`` of all of them together is what means are taken over.
+        """
+        return self.shards(data, n_shards)
+
+    def metric_reads(self, shard: Shard) -> Reads:
+        """Which server-home blocks `metric_sums` needs for a held-out shard; default: those of `loss`."""
+        return self.loss_reads(shard)
+
+    def metric_sums(self, shard: Shard, reads: Mapping[str, Blocks]) -> Mapping[str, float]:
+        """For each of `metrics` the sum over the examples of a held-out shard, in float64; default: the loss."""
+        return dict.fromkeys((metric.name for metric in self.metrics), self.loss(shard, reads, {}))

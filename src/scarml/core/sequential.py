@@ -7,13 +7,14 @@ whole cluster against it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from scarml.core.accumulator import Accumulator
 from scarml.core.block import Blocks, Ids, Table
-from scarml.core.contract import check_loss
+from scarml.core.contract import check_loss, check_metric_sums
+from scarml.core.metric import metric_values
 from scarml.core.model import ALL, Context, Model, Reads, Shard
 from scarml.core.repair import check_mended, lost_part, repair_phases, work_iters
 from scarml.errors import ModelError
@@ -143,6 +144,15 @@ class Sequential:
             reads = select_reads(self.state, self.model.loss_reads(shard))
             total += check_loss(self.model.loss(shard, reads, self._local(shard)), f"loss of shard {shard.index}")
         return total
+
+    def metrics(self, held_out: Sequence[Shard]) -> dict[str, float]:
+        """The held-out metrics, of what `Model.held_out_shards` gives; sums are folded in shard order."""
+        parts = []
+        for shard in held_out:
+            reads = select_reads(self.state, self.model.metric_reads(shard))
+            sums = self.model.metric_sums(shard, reads)
+            parts.append(check_metric_sums(self.model.metrics, sums, f"metric_sums of shard {shard.index}"))
+        return metric_values(self.model.metrics, parts, sum(s.n_examples for s in held_out))
 
     def _local(self, shard: Shard) -> dict[str, Blocks]:
         return {name: self.state[name].take(ids) for name, ids in shard.blocks.items()}

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from scarml.core.block import Ids
 from scarml.data.corpus import Corpus
 from scarml.data.location import find
-from scarml.data.packed_counts import read_packed_counts
+from scarml.data.packed_counts import PackedCounts, read_packed_counts
 from scarml.errors import DataError
 
-__all__ = ["FILES", "FOLDER", "SOURCE", "load_newsgroups", "load_newsgroups_5k"]
+__all__ = ["FILES", "FOLDER", "SOURCE", "load_newsgroups", "load_newsgroups_5k", "load_newsgroups_5k_test"]
 
 FOLDER = "20newsgroups"
 FILES = ("20ng-bow.npz",)
@@ -39,8 +40,24 @@ def load_newsgroups_5k() -> Corpus:
     Raises:
         DataError: if the file is missing or damaged.
     """
+    packed, train = _with_training_part()
+    return packed.take(train, max_words=5_000)
+
+
+def load_newsgroups_5k_test() -> Corpus:
+    """The test part, 7,528 documents, with the words of `load_newsgroups_5k`; others are left out.
+
+    Raises:
+        DataError: if the file is missing or damaged.
+    """
+    packed, train = _with_training_part()
+    test = np.arange(len(train), packed.n_documents)
+    return packed.take(test, max_words=5_000, words_of=train)
+
+
+def _with_training_part() -> tuple[PackedCounts, Ids]:
     (path,) = find("20newsgroups-5k", FOLDER, FILES, SOURCE)
     packed = read_packed_counts(path)
     if packed.n_train is None:
         raise DataError(f"{path} has no array 'n_train'; expected how many documents are for training")
-    return packed.take(np.arange(packed.n_train), max_words=5_000)
+    return packed, np.arange(packed.n_train)

@@ -63,23 +63,30 @@ class PackedCounts:
             raise DataError(f"{self.path} has no label_names with {', '.join(names)}; get the file anew")
         return np.flatnonzero(np.isin(self.label, [self.label_names.index(name) for name in names]))
 
-    def take(self, documents: Ids, min_documents: int = 0, max_words: int | None = None) -> Corpus:
+    def take(
+        self,
+        documents: Ids,
+        min_documents: int = 0,
+        max_words: int | None = None,
+        words_of: Ids | None = None,
+    ) -> Corpus:
         """Some of the documents, with those words only that are in so many of them.
 
         Args:
             documents: ascending.
             min_documents: each word that is kept is in at least so many of these documents.
             max_words: so many words, those in most of these documents, are kept; of equals the first.
+            words_of: choose the words by these documents instead.
         """
         lengths = np.diff(self.indptr)
         row = np.repeat(np.arange(self.n_documents), lengths)
-        chosen = np.isin(row, documents)
-        in_documents = np.bincount(self.words[chosen], minlength=self.n_words)
+        judged = np.isin(row, documents if words_of is None else words_of)
+        in_documents = np.bincount(self.words[judged], minlength=self.n_words)
         order = np.argsort(-in_documents, kind="stable")
         kept = np.sort(order[: int((in_documents >= max(min_documents, 1)).sum())][:max_words])
         number = np.full(self.n_words, -1)
         number[kept] = np.arange(len(kept))
-        chosen &= number[self.words] >= 0
+        chosen = np.isin(row, documents) & (number[self.words] >= 0)
         per_document = np.bincount(row[chosen], minlength=self.n_documents)[documents]
         vocabulary = None if self.vocabulary is None else tuple(self.vocabulary[w] for w in kept)
         words, counts = number[self.words[chosen]], self.counts[chosen]

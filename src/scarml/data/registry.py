@@ -16,7 +16,7 @@ from scarml.data.location import is_present
 from scarml.data.own_file import is_path, read_own_file
 from scarml.errors import DataError
 
-__all__ = ["DataSet", "list_data_sets", "load"]
+__all__ = ["DataSet", "has_test", "list_data_sets", "load", "load_test"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class DataSet:
         files: which they are.
         read: loads it.
         any_of: whether one of the files is enough.
+        read_test: loads its test part, if it has one that is not in it.
     """
 
     name: str
@@ -44,6 +45,7 @@ class DataSet:
     files: tuple[str, ...]
     read: Callable[[], Any]
     any_of: bool = False
+    read_test: Callable[[], Any] | None = None
 
     @property
     def present(self) -> bool:
@@ -65,6 +67,7 @@ _DATA_SETS = (
         folder=mnist.FOLDER,
         files=mnist.FILES,
         read=mnist.load_mnist,
+        read_test=mnist.load_mnist_10k,
     ),
     DataSet(
         name="mnist-10k",
@@ -126,6 +129,7 @@ _DATA_SETS = (
         folder=newsgroups.FOLDER,
         files=newsgroups.FILES,
         read=newsgroups.load_newsgroups_5k,
+        read_test=newsgroups.load_newsgroups_5k_test,
     ),
     DataSet(
         name="reuters-r52",
@@ -193,3 +197,27 @@ def load(name: str) -> Any:
         f"there is no data set {name!r}; there are {', '.join(d.name for d in _DATA_SETS)}; a file of your own is "
         "named by its path, with its suffix"
     )
+
+
+def has_test(name: str) -> bool:
+    """Whether a data set has a test part.
+
+    Example:
+        >>> has_test("mnist"), has_test("mnist-10k")
+        (True, False)
+    """
+    return any(d.name == name and d.read_test is not None for d in _DATA_SETS)
+
+
+def load_test(name: str) -> Any:
+    """The test part of a data set, of the same kind as `load` gives.
+
+    Raises:
+        DataError: it has none, or it is damaged or incomplete.
+    """
+    read = next((d.read_test for d in _DATA_SETS if d.name == name), None)
+    if read is None:
+        known = ", ".join(d.name for d in _DATA_SETS if d.read_test is not None)
+        raise DataError(f"{name} has no test part, as {known} have; hold out a share of it, such as 0.1, or name other "
+                        "data")  # fmt: skip
+    return read()

@@ -40,12 +40,16 @@ __all__ = [
     "Peers",
     "Reply",
     "RunShards",
+    "ShardOrder",
     "ShardResult",
     "Store",
     "Stored",
     "Training",
     "Wanted",
 ]
+
+ShardOrder = m.ComputePhase | m.EvaluateLoss | m.EvaluateMetrics
+"""What is carried out shard by shard."""
 
 OpenReader = Callable[[int], SegmentReader]
 """Gives the store as a term sees it."""
@@ -61,6 +65,7 @@ class Training:
         layout: tables, partitions and shards.
         seed: of all random values.
         encodings: how fields are stored.
+        held_out: other data, cut like the shards, which metrics are taken of; empty: none.
     """
 
     model: Model
@@ -68,6 +73,7 @@ class Training:
     layout: Layout
     seed: int
     encodings: Encodings = field(default_factory=dict)
+    held_out: Sequence[Shard] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,20 +110,21 @@ class Stored:
 class RunShards:
     """Shards for a worker to work on in parallel, lowest first; each outcome comes back as `ShardResult`."""
 
-    order: m.ComputePhase | m.EvaluateLoss
+    order: ShardOrder
     shards: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShardResult:
-    """What became of one shard: pushes for every server and new blocks of its own, or its loss."""
+    """What became of one shard: pushes for every server and new blocks of its own, its loss, or its held-out sums."""
 
-    order: m.ComputePhase | m.EvaluateLoss
+    order: ShardOrder
     shard: int
     pushes: tuple[Forward, ...] = ()
     local: Sequence[Blocks] = ()
     n_examples: int = 0
     loss: float = 0.0
+    sums: Mapping[str, float] = field(default_factory=dict)
 
 
 Output = Reply | Forward | Store | RunShards

@@ -12,7 +12,19 @@ from typing import Protocol
 from scarml.control import messages as m
 from scarml.control.view import NodeId
 from scarml.engine.lease import Lease
-from scarml.engine.node import Forward, Node, Output, Peers, Reply, RunShards, ShardResult, Store, Stored, Training
+from scarml.engine.node import (
+    Forward,
+    Node,
+    Output,
+    Peers,
+    Reply,
+    RunShards,
+    ShardOrder,
+    ShardResult,
+    Store,
+    Stored,
+    Training,
+)
 from scarml.engine.scheduler import Scheduler
 from scarml.engine.server import Server
 from scarml.engine.worker import Worker
@@ -108,7 +120,7 @@ class NodeHost:
                 for shard in output.shards:
                     self._run_shard(output.order, shard)
 
-    def _run_shard(self, order: m.ComputePhase | m.EvaluateLoss, shard: int) -> None:
+    def _run_shard(self, order: ShardOrder, shard: int) -> None:
         worker = self.node
         assert isinstance(worker, Worker)
 

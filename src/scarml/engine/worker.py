@@ -12,7 +12,7 @@ from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.accumulator import restrict
 from scarml.core.block import Blocks, Ids, concatenate, positions_of_common
-from scarml.core.contract import check_computed, check_loss, check_reads, check_updates
+from scarml.core.contract import check_computed, check_loss, check_metric_sums, check_reads, check_updates
 from scarml.core.model import ALL, Reads, Shard, Update, WholeTable
 from scarml.core.repair import check_mended, lost_part
 from scarml.engine.node import (
@@ -23,6 +23,7 @@ from scarml.engine.node import (
     Peers,
     Reply,
     RunShards,
+    ShardOrder,
     ShardResult,
     Stored,
     Training,
@@ -36,7 +37,7 @@ class _Gathered:
     """What the shards of a worker need for an order.
 
     Args:
-        shards: what to work on: in a repair, their lost parts.
+        shards: what to work on: in a repair, their lost parts; for metrics, those that are held out.
         wanted: what each reads.
         blocks: per table what any of them reads.
     """
@@ -70,13 +71,14 @@ class Worker:
         self._model = training.model
         self._layout = training.layout
         self._shards = training.shards
+        self._held_out = training.held_out
         self._peers = peers
         self._server_blocks: dict[str, list[Ids]] = {}
         self._under_way: m.ComputePhase | None = None
         self._outstanding: set[int] = set()
         self._new_local: list[Blocks] = []
         self._n_examples = 0
-        self._gathered: dict[m.ComputePhase | m.EvaluateLoss, _Gathered] = {}
+        self._gathered: dict[ShardOrder, _Gathered] = {}
         self._whole: dict[tuple[int, int, str], Blocks] = {}
         """By view, commit and name."""
         self._lock = Lock()
@@ -86,7 +88,7 @@ class Worker:
         match order:
             case m.ComputePhase() if self.holder.obeys(order.view) and order.commit == self.holder.commit + 1:
                 return self._start_phase(order)
-            case m.EvaluateLoss() if self.holder.obeys(order.view) and order.commit == self.holder.commit:
+            case m.EvaluateLoss() | m.EvaluateMetrics() if self._is_at(order):
                 return [RunShards(order, tuple(self._view.shards_of(self.name)))]
             case ShardResult():
                 return self._take_in(order)
@@ -96,6 +98,9 @@ class Worker:
                 return self._install(order)
             case _:
                 return self.holder.handle(order)
+
+    def _is_at(self, order: m.EvaluateLoss | m.EvaluateMetrics) -> bool:
+        return self.holder.obeys(order.view) and order.commit == self.holder.commit
 
     @property
     def _view(self) -> View:
@@ -131,6 +136,8 @@ class Worker:
             return []
         if isinstance(order, m.EvaluateLoss):
             return [Reply(m.LossComputed(self.name, order.view, order.commit, result.shard, result.loss))]
+        if isinstance(order, m.EvaluateMetrics):
+            return [Reply(m.MetricsComputed(self.name, order.view, order.commit, result.shard, result.sums))]
         if order != self._under_way or result.shard not in self._outstanding:
             return []
         self._outstanding.remove(result.shard)
@@ -152,7 +159,7 @@ class Worker:
         return [Reply(m.Committed(self.name, order.view, order.commit))]
 
     # ------------------------------------------------------------------------------------------- shards, in parallel
-    def run_shard(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> ShardResult | None:
+    def run_shard(self, order: ShardOrder, index: int) -> ShardResult | None:
         """Compute one shard from the state that the order speaks of. Changes nothing; may run beside others.
 
         Returns:
@@ -171,6 +178,10 @@ class Worker:
         if isinstance(order, m.EvaluateLoss):
             loss = check_loss(self._model.loss(shard, reads, self._local(shard)), f"loss of shard {index}")
             return ShardResult(order, index, loss=loss)
+        if isinstance(order, m.EvaluateMetrics):
+            sums = self._model.metric_sums(shard, reads)
+            checked = check_metric_sums(self._model.metrics, sums, f"metric_sums of shard {index}")
+            return ShardResult(order, index, sums=checked)
         computed = self._model.compute(order.ctx, shard, reads, self._local(shard))
         check_computed(self._layout.tables, shard, computed)
         if order.ctx.repair:
@@ -181,7 +192,7 @@ class Worker:
     def _local(self, shard: Shard) -> Mapping[str, Blocks]:
         return {name: self.holder.blocks[name].take(ids) for name, ids in shard.blocks.items()}
 
-    def _gather(self, order: m.ComputePhase | m.EvaluateLoss) -> _Gathered | None:
+    def _gather(self, order: ShardOrder) -> _Gathered | None:
         """Fetch what the shards of this worker read for an order: one request a server for all of them.
 
         Whole tables are fetched once a commit: a loss and the phase after it read the same.
@@ -214,16 +225,20 @@ class Worker:
             blocks[name] = whole[view, commit, name]
         return all_gathered.setdefault(order, _Gathered(shards, wanted, blocks))
 
-    def _shard_for(self, order: m.ComputePhase | m.EvaluateLoss, index: int) -> Shard:
-        """What there is to work on: a shard, or in a repair its lost part."""
+    def _shard_for(self, order: ShardOrder, index: int) -> Shard:
+        """What there is to work on: a shard, in a repair its lost part, or for metrics one that is held out."""
+        if isinstance(order, m.EvaluateMetrics):
+            return self._held_out[index]
         shard = self._shards[index]
         if isinstance(order, m.ComputePhase) and order.ctx.repair:
             return lost_part(self._model, order.ctx, shard, order.lost)
         return shard
 
-    def _wanted(self, order: m.ComputePhase | m.EvaluateLoss, shard: Shard) -> Reads:
+    def _wanted(self, order: ShardOrder, shard: Shard) -> Reads:
         if isinstance(order, m.EvaluateLoss):
             wanted, what = self._model.loss_reads(shard), "loss_reads"
+        elif isinstance(order, m.EvaluateMetrics):
+            wanted, what = self._model.metric_reads(shard), "metric_reads"
         else:
             wanted, what = self._model.reads(order.ctx, shard), "reads"
         check_reads(self._layout.tables, wanted, f"{what} of shard {shard.index}")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.core.block import Array, Blocks, Field, Ids, Table, flat_index, positions_of_common
+from scarml.core.metric import Metric
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.norm import l2_distance
 from scarml.core.rng import block_integers, stream
@@ -22,6 +23,7 @@ from scarml.data.corpus import Corpus
 from scarml.errors import ModelError, UsageError
 from scarml.models.defaults import Defaults
 from scarml.models.lda_counts import count_topics, documents_log_likelihood, n_moved, table_log_likelihood
+from scarml.models.lda_held_out import held_out_documents, minus_log_p
 from scarml.models.lda_sampler import Priors, Tokens, lay_out, sweep
 
 __all__ = ["LDA", "Norm"]
@@ -56,7 +58,8 @@ class LDA(Model):
     * ``word_topics``, a row for each word, and ``topic_totals``, one row: int32 counts; derived, so never saved.
 
     The loss is −log p(words, topics) of the whole state, in float64: to each shard its documents and a slice of the
-    words.
+    words. The held-out metric is the perplexity, as `Topics.perplexity` has it: half of each document is folded in, and
+    the other half predicted.
 
     Data: `Corpus`.
 
@@ -83,6 +86,7 @@ class LDA(Model):
 
     n_repair_phases: ClassVar[int] = 1
     name: ClassVar[str] = "lda"
+    metrics: ClassVar[Sequence[Metric]] = (Metric("perplexity", of_mean="exp"),)
     # The paper's topics and priors; its 9.5e6 and 8.5e5 are for corpora that it does not describe. Near the end losses
     # go up and down, so a criterion is midway between the lowest loss before an iteration and the one after it.
     defaults: ClassVar[Mapping[str | None, Defaults]] = {
@@ -200,6 +204,21 @@ class LDA(Model):
         if shard.index == 0:
             total -= table_log_likelihood(_read_only(reads["topic_totals"].value), priors.beta_sum)
         return -float(total)
+
+    def held_out_shards(self, data: Corpus, n_shards: int) -> Sequence[Shard]:
+        """A slice of the documents each; the examples are the tokens to be predicted."""
+        slices = held_out_documents(data, n_shards)
+        return [Shard(s, documents, n_examples=len(documents.hidden)) for s, documents in enumerate(slices)]
+
+    def metric_reads(self, shard: Shard) -> Reads:
+        """The counts of the words of these documents."""
+        return {"word_topics": shard.data.vocabulary, "topic_totals": ALL}
+
+    def metric_sums(self, shard: Shard, reads: Mapping[str, Blocks]) -> Mapping[str, float]:
+        """−log p of the tokens to be predicted."""
+        counts, totals = reads["word_topics"], reads["topic_totals"].value[0]
+        beta = np.array([self.topic_word_prior, self.topic_word_prior * counts.table.n_blocks])
+        return {"perplexity": minus_log_p(shard.data, counts.value, totals, self.doc_topic_prior, beta)}
 
     def _priors(self, n_words: int) -> Priors:
         return Priors(self.doc_topic_prior, self.topic_word_prior, self.topic_word_prior * n_words)

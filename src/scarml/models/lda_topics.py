@@ -2,7 +2,7 @@
 
 Sources: D. Mimno et al., Optimizing semantic coherence in topic models, EMNLP 2011 (UMass); G. Bouma, Normalized
 (pointwise) mutual information in collocation extraction, GSCL 2009 (NPMI); A. Asuncion et al., On smoothing and
-inference for topic models, UAI 2009 (the fixed point of `Topics.transform`).
+inference for topic models, UAI 2009 (the fixed point of `Topics.transform`, see `lda_held_out`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_matrix
@@ -20,6 +19,7 @@ from scarml.data.corpus import Corpus
 from scarml.errors import DataError, UsageError
 from scarml.models.lda import LDA
 from scarml.models.lda_counts import count_topics
+from scarml.models.lda_held_out import N_ITERS, fold_in, halves, log_probability
 
 __all__ = ["Topics"]
 
@@ -121,7 +121,7 @@ class Topics:
         np.divide(total, n_known, out=mean, where=n_known > 0)
         return mean
 
-    def transform(self, corpus: Corpus, n_iters: int = 50) -> Floats:
+    def transform(self, corpus: Corpus, n_iters: int = N_ITERS) -> Floats:
         """The distribution over topics of new documents (fold-in), the topics being held fixed.
 
         Iterates γ_tk ∝ (n_dk + α) p(w_t | k), n_dk = Σ_t γ_tk from an even start: no random numbers.
@@ -136,7 +136,7 @@ class Topics:
         self._check(corpus)
         starts = np.append(0, np.cumsum(corpus.lengths))
         theta = np.full((corpus.n_documents, self.n_components), 1 / self.n_components)
-        _fold_in(
+        fold_in(
             corpus.words.astype(np.int64),
             starts,
             np.ascontiguousarray(self.word_probabilities.T),
@@ -146,7 +146,7 @@ class Topics:
         )
         return theta
 
-    def perplexity(self, corpus: Corpus, n_iters: int = 50) -> float:
+    def perplexity(self, corpus: Corpus, n_iters: int = N_ITERS) -> float:
         """How surprising held-out documents are: exp of −log p per token; lower is better.
 
         Of each document every second token is folded in, and the others are predicted from that.
@@ -154,7 +154,7 @@ class Topics:
         Raises:
             DataError: if there is nothing to predict.
         """
-        seen, hidden = _halves(corpus)
+        seen, hidden = halves(corpus)
         return self.perplexity_given(self.transform(seen, n_iters), hidden)
 
     def perplexity_given(self, theta: Floats, corpus: Corpus) -> float:
@@ -164,7 +164,7 @@ class Topics:
             raise DataError("perplexity of no tokens; expected documents of at least two")
         words, starts = corpus.words.astype(np.int64), np.append(0, np.cumsum(corpus.lengths))
         by_word = np.ascontiguousarray(self.word_probabilities.T)
-        return float(np.exp(-_log_probability(words, starts, by_word, theta) / corpus.n_tokens))
+        return float(np.exp(-log_probability(words, starts, by_word, theta) / corpus.n_tokens))
 
     def to_arrays(self) -> dict[str, Array]:
         """Everything as arrays, to keep with ``numpy.savez`` or to hand to scikit-learn or gensim (see the docs)."""
@@ -183,15 +183,6 @@ class Topics:
     def _check(self, corpus: Corpus) -> None:
         if corpus.n_words != len(self.word_topics):
             raise UsageError(f"the corpus has {corpus.n_words} words; the topics are over {len(self.word_topics)}")
-
-
-def _halves(corpus: Corpus) -> tuple[Corpus, Corpus]:
-    """Every second token of each document, and the rest."""
-    starts = np.cumsum(corpus.lengths) - corpus.lengths
-    is_seen = (np.arange(corpus.n_tokens) - np.repeat(starts, corpus.lengths)) % 2 == 0
-    n_seen = (corpus.lengths + 1) // 2
-    seen = Corpus(corpus.words[is_seen], n_seen, corpus.n_words)
-    return seen, Corpus(corpus.words[~is_seen], corpus.lengths - n_seen, corpus.n_words)
 
 
 def _documents_together(corpus: Corpus, top: Ids) -> Floats:
@@ -222,34 +213,3 @@ def _npmi(together: Floats, n_documents: int) -> Floats:
     information = np.log(p * n_documents**2 / (alone[:, :, None] * alone[:, None, :]))
     scores = np.divide(information, -np.log(p), out=np.ones_like(p), where=p < 1)
     return np.where(together > 0, scores, -1.0)
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def _fold_in(words: Ids, starts: Ids, by_word: Floats, alpha: float, n_iters: int, theta: Floats) -> None:
-    n_topics = theta.shape[1]
-    new = np.empty(n_topics)
-    for d in range(len(starts) - 1):
-        n = starts[d + 1] - starts[d]
-        for _ in range(n_iters if n > 0 else 0):
-            for k in range(n_topics):
-                new[k] = alpha
-            for t in range(starts[d], starts[d + 1]):
-                total = 0.0
-                for k in range(n_topics):
-                    total += theta[d, k] * by_word[words[t], k]
-                for k in range(n_topics):
-                    new[k] += theta[d, k] * by_word[words[t], k] / total
-            for k in range(n_topics):
-                theta[d, k] = new[k] / (n + n_topics * alpha)
-
-
-@numba.njit(nogil=True, cache=True)
-def _log_probability(words: Ids, starts: Ids, by_word: Floats, theta: Floats) -> float:
-    log_p = 0.0
-    for d in range(len(starts) - 1):
-        for t in range(starts[d], starts[d + 1]):
-            p = 0.0
-            for k in range(theta.shape[1]):
-                p += theta[d, k] * by_word[words[t], k]
-            log_p += np.log(p)
-    return log_p

@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from scarml.core.block import Array, Blocks, Field, Ids, Table, flat_index, positions_of_common
+from scarml.core.metric import Metric
 from scarml.core.model import Combine, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.rng import block_uniform
 from scarml.data.ratings import Ratings
@@ -58,7 +59,8 @@ class MF(Model):
     ``factors`` float32, at the start uniform in [0, 1). Users and items without ratings keep their start. A shard is a
     slice of the users and one of the items, cut so that each has about the same number of ratings.
 
-    The loss is the squared error summed over the ratings, in float64, without the λ term.
+    The loss is the squared error summed over the ratings, in float64, without the λ term. The held-out metric is the
+    root of its mean over held-out ratings; users and items without other ratings are predicted from their start.
 
     Data: `Ratings`.
 
@@ -81,6 +83,7 @@ class MF(Model):
     n_phases: ClassVar[int] = 2
     n_repair_phases: ClassVar[int] = 2
     name: ClassVar[str] = "mf"
+    metrics: ClassVar[Sequence[Metric]] = (Metric("rmse", of_mean="root"),)
     # The paper's 9.2e2 fits neither the summed nor the mean squared error of this data set at 60 iterations.
     defaults: ClassVar[Mapping[str | None, Defaults]] = {
         "movielens": Defaults({"factors": 20, "regularization": 0.1}, stop_loss_sum=10_280.1, baseline_iters=60),

@@ -14,6 +14,7 @@ import numba
 import numpy as np
 
 from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.metric import Metric
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.data.classification import Classification
 from scarml.errors import ModelError, UsageError
@@ -45,7 +46,8 @@ class MLR(Model):
     Iteration k takes batch (k − 1) mod n_batches of the examples in their order and steps by
     −``learning_rate`` · Xᵀ (softmax(X W) − Y) / |batch|. The last batch is smaller where ``batch_size`` does not divide
     the examples. There is one table, ``W``, of n_features blocks: the rows, float32, all zero at the start. Shard s is
-    the s-th piece of every batch. The loss is the cross-entropy summed over all examples, in float64.
+    the s-th piece of every batch. The loss is the cross-entropy summed over all examples, in float64. Held-out metrics
+    are its mean, and the share of examples whose class `predict` gets right.
 
     Data: `Classification`. Features are used as they are, without scaling or an intercept, as in the paper.
 
@@ -67,6 +69,7 @@ class MLR(Model):
     batch_size: int = 10_000
 
     name: ClassVar[str] = "mlr"
+    metrics: ClassVar[Sequence[Metric]] = (Metric("cross_entropy"), Metric("accuracy", higher_is_better=True))
     defaults: ClassVar[Mapping[str | None, Defaults]] = {
         "mnist": Defaults({"learning_rate": 1e-5, "batch_size": 10_000}, stop_loss_sum=2.5e4, baseline_iters=60),
         "mnist-10k": Defaults({"learning_rate": 5e-6, "batch_size": 2_500}, stop_loss_sum=4_541.7, baseline_iters=61),
@@ -134,12 +137,18 @@ class MLR(Model):
 
     def loss(self, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> float:
         """Cross-entropy, summed over the shard's examples."""
-        pieces: _Pieces = shard.data
         total = 0.0
-        with single_threaded_blas:
-            for rows in _chunks(0, len(pieces.labels)):
-                total += softmax_loss(pieces.features[rows] @ reads["W"].value, pieces.labels[rows])
+        for logits, labels in _logits(shard, reads):
+            total += softmax_loss(logits, labels)
         return total
+
+    def metric_sums(self, shard: Shard, reads: Mapping[str, Blocks]) -> Mapping[str, float]:
+        """Cross-entropy, and how many examples are most probably of their class."""
+        loss, n_right = 0.0, 0
+        for logits, labels in _logits(shard, reads):
+            loss += softmax_loss(logits, labels)
+            n_right += int((logits.argmax(axis=1) == labels).sum())
+        return {"cross_entropy": loss, "accuracy": float(n_right)}
 
     @staticmethod
     def predict(tables: Mapping[str, Mapping[str, Array]], features: Array) -> Ids:
@@ -166,6 +175,15 @@ class MLR(Model):
         if features.ndim != 2 or features.shape[1] != len(weights):
             raise UsageError(f"features have shape {features.shape}; expected (n, {len(weights)}), as in training")
         return _predicted(weights, features)
+
+
+def _logits(shard: Shard, reads: Mapping[str, Blocks]) -> Iterator[tuple[Array, Ids]]:
+    """X W and the labels of the shard's examples, some at a time."""
+    pieces: _Pieces = shard.data
+    for rows in _chunks(0, len(pieces.labels)):
+        with single_threaded_blas:
+            logits = pieces.features[rows] @ reads["W"].value
+        yield logits, pieces.labels[rows]
 
 
 def _predicted(weights: Array, features: Array) -> Ids:

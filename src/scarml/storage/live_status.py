@@ -73,6 +73,8 @@ class Status:
         iteration: the state is x(iteration).
         executed: iterations done in all.
         loss: the last ones by name, ``loss_sum`` and ``loss_mean``.
+        metrics: the last ones on held-out data, by name.
+        metrics_iteration: they are of x(metrics_iteration); None where there are none.
         activity: in words, for example ``training``.
         nodes: of the view, and the last ones that were lost.
         saves: see there.
@@ -83,6 +85,8 @@ class Status:
     iteration: int = 0
     executed: int = 0
     loss: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics_iteration: int | None = None
     activity: str = "starting"
     nodes: tuple[NodeStatus, ...] = ()
     saves: SavesStatus = field(default_factory=SavesStatus)
@@ -90,9 +94,12 @@ class Status:
     updated_unix_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; a loss that is not finite is null."""
-        loss = {name: value if math.isfinite(value) else None for name, value in self.loss.items()}
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self), "loss": loss}
+        """JSON-ready; a loss or metric that is not finite is null."""
+        numbers = {
+            key: {name: value if math.isfinite(value) else None for name, value in values.items()}
+            for key, values in (("loss", self.loss), ("metrics", self.metrics))
+        }
+        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self), **numbers}
 
 
 class LiveStatus:
@@ -194,7 +201,9 @@ def _parse(body: Mapping[str, Any]) -> Status:
     return Status(
         iteration=_count(body["iteration"]),
         executed=_count(body["executed"]),
-        loss={_text(k): math.nan if v is None else _number(v) for k, v in dict(body["loss"]).items()},
+        loss=_numbers(body["loss"]),
+        metrics=_numbers(body.get("metrics", {})),
+        metrics_iteration=_maybe(_count, body.get("metrics_iteration")),
         activity=_text(body["activity"]),
         nodes=tuple(_node(n) for n in body["nodes"]),
         saves=SavesStatus(
@@ -208,6 +217,10 @@ def _parse(body: Mapping[str, Any]) -> Status:
         term=_count(body["term"]),
         updated_unix_s=_number(body["updated_unix_s"]),
     )
+
+
+def _numbers(body: Any) -> dict[str, float]:
+    return {_text(k): math.nan if v is None else _number(v) for k, v in dict(body).items()}
 
 
 def _node(body: Mapping[str, Any]) -> NodeStatus:

@@ -65,7 +65,7 @@ class NodeSaves:
 
         Args:
             order: says which.
-            extra: state to save beside them; it must not change any more.
+            extra: state to save beside them, instead of what the order has; it must not change any more.
 
         Returns:
             What to tell the controller, and what to store, if anything.
@@ -87,7 +87,7 @@ class NodeSaves:
         events: list[m.Event] = [m.BlocksStaged(self._name, order.save_id, size_bytes, n_left_out)]
         if not staged:
             return [*events, m.SaveCommitted(self._name, order.save_id, None, 0)], None
-        v = order.version
+        v, extra = order.version, order.extra if extra is None else extra
         self._staged = Segment(
             v.term, v.commit, v.iteration, self._name, order.save_id, order.unit, staged, encodings, extra
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["RunHistory", "read_history"]
@@ -22,6 +22,7 @@ class RunHistory:
         saves_committed, saves_failed, saves_given_up, saves_skipped: failed ones were tried again or given up.
         rollbacks: how often it went back to a full save.
         loss_sum: the last.
+        metrics, metrics_iteration: the last ones on held-out data, and that they are of x(metrics_iteration).
         outcome, reason: of the last start that came to its end.
     """
 
@@ -36,6 +37,8 @@ class RunHistory:
     saves_skipped: int = 0
     rollbacks: int = 0
     loss_sum: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    metrics_iteration: int | None = None
     outcome: str | None = None
     reason: str | None = None
 
@@ -62,6 +65,11 @@ def read_history(events: Iterable[Mapping[str, Any]]) -> RunHistory:
             case "loss_evaluated":
                 loss = event.get("loss_sum")
                 result.loss_sum = float(loss) if isinstance(loss, (int, float)) else result.loss_sum
+            case "metrics_evaluated":
+                metrics, iteration = event.get("metrics"), event.get("iteration")
+                if isinstance(metrics, Mapping) and type(iteration) is int:
+                    numbers = {str(k): float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
+                    result.metrics, result.metrics_iteration = numbers, iteration
             case "run_started":
                 result.outcome = result.reason = None
             case "run_finished":

@@ -66,6 +66,10 @@ class RunProgress:
     executed: int = 0
     losses: list[float] = field(default_factory=list)
     loss: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The last on held-out data."""
+    metrics_iteration: int | None = None
+    """They are of x(metrics_iteration)."""
     servers: dict[str, bool] = field(default_factory=dict)
     """Name → alive; who left of their own accord, or was lost and replaced, is not in it."""
     workers: dict[str, bool] = field(default_factory=dict)
@@ -97,6 +101,8 @@ class RunProgress:
             case "loss_evaluated":
                 self.loss = {k: fields[k] for k in ("loss_sum", "loss_mean") if k in fields}
                 self.losses.append(fields["loss_sum"])
+            case "metrics_evaluated":
+                self.metrics, self.metrics_iteration = dict(fields["metrics"]), fields["iteration"]
             case "recovery_started":
                 self.activity = f"recovering {fields['lost_blocks']:,} blocks"
             case "recovery_completed":
@@ -122,6 +128,8 @@ class RunProgress:
             iteration=self.iteration,
             executed=self.executed,
             loss=dict(self.loss),
+            metrics=dict(self.metrics),
+            metrics_iteration=self.metrics_iteration,
             activity=self.activity,
             nodes=tuple(
                 NodeStatus(name, kind, alive, *place(name))

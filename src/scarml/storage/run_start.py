@@ -12,6 +12,7 @@ from typing import Any, Literal
 from scarml.checkpoint.selection import Checkpoint
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
+from scarml.control.early_stopping import BestSoFar
 from scarml.core.block import Table
 from scarml.errors import RunExistsError, UsageError
 from scarml.storage.run_folder import RunFolder
@@ -27,7 +28,10 @@ Resume = Literal["auto", "must", "never"]
 def describe(
     model: Any, data_name: str | None, seed: int, n_shards: int, tables: Sequence[Table], checkpoint: Checkpoint
 ) -> dict[str, Any]:
-    """What is kept of a run's settings, JSON-ready: a start that goes on must have the same, see `open_run`."""
+    """What is kept of a run's settings, JSON-ready: a start that goes on must have the same, see `open_run`.
+
+    Where data is held out there is ``held_out`` besides: the share of the data, or where other data comes from.
+    """
     is_data = dataclasses.is_dataclass(model) and not isinstance(model, type)
     parameters = dataclasses.asdict(model) if is_data else {}
     description = {
@@ -112,7 +116,10 @@ def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m
         return m.Start(folder.claim_term("new"))
     unit = folder.last_unit(last)
     term = folder.claim_term((unit or "new") if recovery == "full" else "parent")
-    newest = folder.newest_commit(term) or Version(0, 0, 0)
+    reader = folder.reader(term)
+    newest = reader.newest_version() or Version(0, 0, 0)
+    extra = reader.newest_extra()
+    best = BestSoFar.from_json(extra[1].get("early_stopping")) if extra is not None else None
     events = folder.read_events()
     executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
     saved = _last_reported_save(events)
@@ -125,7 +132,7 @@ def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m
             saved,
         )
     version = Version(unit.term, unit.commit, unit.iteration) if unit else None
-    return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version)
+    return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version, best)
 
 
 def _last_reported_save(events: Iterable[Mapping[str, Any]]) -> int:
@@ -163,6 +170,11 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
             yield key, model["class"] if isinstance(model, dict) else model, other["class"]
         else:
             yield key, there.get(key), here[key]
+    # Metrics may begin later; but what is trained on stays the same, and so does what best values were found on.
+    held_out, wanted = there.get("held_out"), here.get("held_out")
+    is_share = isinstance(held_out, float) or isinstance(wanted, float)
+    if held_out != wanted and (is_share or None not in (held_out, wanted)):
+        yield "held-out data", held_out, wanted
     # Full recovery sees complete saves only: it would silently drop what another policy has saved.
     policy, new_policy = dict(there.get("checkpoint") or {}).get("policy"), here["checkpoint"]["policy"]
     if (policy == "full") != (new_policy == "full"):

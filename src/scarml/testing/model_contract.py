@@ -13,6 +13,9 @@ from scarml.core.block import Blocks, Table
 from scarml.core.contract import (
     check_computed,
     check_groups,
+    check_held_out_shards,
+    check_metric_sums,
+    check_metrics,
     check_n_phases,
     check_reads,
     check_shards,
@@ -83,6 +86,7 @@ def check_model(
     _check_compute(case)
     _check_distance(case)
     _check_loss(case, loss_falls)
+    _check_metrics(case)
     _check_rebuild(case)
     _check_resume(case)
     _check_recovery(case)
@@ -194,6 +198,35 @@ def _check_loss(case: _Case, loss_falls: bool) -> None:
     require(digest(run.state) == before, "loss", "changed the blocks that it read")
     require(run.loss_sum() == end, "loss", "differs when asked for twice")
     require(end < start or not loss_falls, "loss", f"{end} after {case.iterations} iterations, {start} at x(0)")
+
+
+def _check_metrics(case: _Case) -> None:
+    """On the training data: what is held out is not known here, and is like it."""
+    model, run = case.model, case.run(case.iterations)
+    check_metrics(model.metrics)
+    if not model.metrics:
+        return
+    cuts = [model.held_out_shards(case.data, n) for n in (case.n_shards, 1)]
+    for shards in cuts:
+        check_held_out_shards(run.tables, shards, len(shards))
+    totals = [sum(shard.n_examples for shard in shards) for shards in cuts]
+    require(totals[0] == totals[1], "held_out_shards", f"have {totals[0]} examples, and {totals[1]} in one piece")
+    before = digest(run.state)
+    for shard in cuts[0]:
+        wanted, where = model.metric_reads(shard), f"shard {shard.index}"
+        check_reads(run.tables, wanted, f"metric_reads of {where}")
+        sums = check_metric_sums(
+            model.metrics, model.metric_sums(shard, select_reads(run.state, wanted)), f"metric_sums of {where}"
+        )
+        again = model.metric_sums(shard, {n: b.read_only() for n, b in select_reads(run.state, wanted).items()})
+        require(sums == dict(again), "metric_sums", f"of {where} differ when asked for twice")
+    require(digest(run.state) == before, "metric_sums", "changed the blocks that it read")
+    if not totals[0]:  # of a tiny corpus nothing may be left to judge by
+        return
+    whole, parts = run.metrics(cuts[1]), run.metrics(cuts[0])
+    for name, value in whole.items():
+        same = np.isclose(value, parts[name], rtol=1e-4, equal_nan=True)
+        require(bool(same), "metric_sums", f"{name} is {value} of all examples at once, {parts[name]} by shards")
 
 
 def _check_rebuild(case: _Case) -> None:

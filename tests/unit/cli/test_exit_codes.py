@@ -40,6 +40,8 @@ def test_no_error_of_scar_is_forgotten() -> None:
     [
         ("converged", "", True, True, False, 0),
         ("converged", "", False, True, True, 4),
+        ("stopped-early", "", True, True, False, 0),
+        ("stopped-early", "", False, True, True, 4),
         ("max-iters", "", True, False, False, 0),
         ("max-iters", "", True, True, False, 3),
         ("max-iters", "", False, False, False, 3),

@@ -258,3 +258,51 @@ def test_a_bug_keeps_a_short_traceback(scarml: Scarml, monkeypatch: pytest.Monke
 
 def test_two_v_show_the_traceback_of_an_error(scarml: Scarml) -> None:
     assert "Traceback" in scarml("train", "qp", "--run", "a", "--resume", "must", "-vv").err
+
+
+def test_metrics_are_shown_and_early_stopping_ends_the_run_well(scarml: Scarml) -> None:
+    command = ["train", "mlr", "--data", "mnist-10k", "--held-out", "0.1", "--metrics-every", "2", "--run", "r"]
+    stopping = ["--patience", "2", "--metric", "accuracy", "--min-delta", "0.5"]
+    ran = scarml(*command, *stopping)
+    assert ran.code == 0
+    assert "outcome     stopped early: accuracy was no better by more than 0.5 in 2 evaluations" in ran.out
+    assert "held out    cross_entropy 2.30259 to " in ran.out
+    assert "held out    accuracy 0." in ran.out
+    assert "; the best was 0." in ran.out
+    shown = scarml("inspect", "r").out
+    assert "held out    0.1" in shown
+    assert "last held-out cross_entropy " in shown
+    status = json.loads(scarml("status", "r", "--json").out)["status"]
+    assert set(status["metrics"]) == {"cross_entropy", "accuracy"}
+    assert status["metrics_iteration"] > 0
+    again = result_of(scarml(*command, *stopping, "--resume", "must", "--json"))
+    assert again["outcome"] == "stopped-early"
+    assert [m["iterations"] for m in again["metrics"]] == [status["iteration"]]
+    assert scarml(*command, "--resume", "must", "--held-out", "0.2").code == 2
+
+
+def test_patience_takes_the_place_of_the_models_own_criterion(scarml: Scarml) -> None:
+    command = ["train", "mlr", "--data", "mnist-10k", "--held-out", "0.5", "--patience", "9", "--max-iters", "1"]
+    assert scarml(*command).code == 0, "there was no criterion that was not met"
+    both = scarml(*command, "--stop-loss-sum", "1")
+    assert both.code == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--metrics-every 2", "mnist-10k has no test part; hold out a share of it with --held-out 0.1"),
+        ("--held-out test", "mnist-10k has no test part, as mnist, 20newsgroups-5k have"),
+        ("--held-out nowhere", "there is no data set 'nowhere'"),
+        ("--held-out 0.1 --metrics-every 0", "--metrics-every is 0; expected at least 1"),
+        ("--held-out 0.1 --patience 0", "--patience is 0; expected at least 1"),
+        ("--held-out 0.1 --patience x", "--patience is 'x'; expected a whole number"),
+        ("--held-out 0.1 --metric accuracy", "--metric is for early stopping; give --patience as well"),
+        ("--held-out 0.1 --patience 1 --metric f1", "--metric 'f1' is unknown; the model has cross_entropy, accuracy"),
+        ("--held-out 0.1 --patience 1 --min-delta nan", "--min-delta is nan; expected a finite number"),
+    ],
+)
+def test_settings_of_metrics_that_make_no_sense_are_one_sentence(scarml: Scarml, flags: str, words: str) -> None:
+    ran = scarml("train", "mlr", "--data", "mnist-10k", *flags.split())
+    assert ran.code == 2
+    assert words in ran.err

@@ -12,7 +12,7 @@ from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import SaveStep
 from scarml.control.controller import Controller
-from scarml.control.stop import Stop
+from scarml.control.stop import HeldOut, Stop
 from scarml.control.transitions import State
 from scarml.control.view import Layout, NodeId
 from scarml.core.block import Field, Table
@@ -52,6 +52,7 @@ class Driver:
         n_repair_phases: int = 0,
         checkpoint: Checkpoint | None = None,
         stop: Stop | None = None,
+        held_out: HeldOut | None = None,
         silence_s: float | None = None,
         replaces: bool = False,
     ) -> None:
@@ -65,6 +66,7 @@ class Driver:
             seed=0,
             checkpoint=checkpoint or Checkpoint(fraction="1/4", interval_iters=4),
             stop=stop or Stop(max_iters=3),
+            held_out=held_out,
             silence_s=silence_s,
             replaces=replaces,
         )
@@ -75,6 +77,9 @@ class Driver:
         self.lost: set[NodeId] = set()
         self.stopped: list[NodeId] = []
         self.loss = 1.0
+        self.rmse: Callable[[int], float] = lambda iteration: 1.0
+        self.extras: dict[int, Any] = {}
+        """Per save what is to be stored beside its blocks."""
         self.distance: Callable[[np.ndarray], np.ndarray] = lambda ids: np.ones(len(ids))
         self.loads: list[tuple[int, NodeId, dict[str, list[int]]]] = []
         self.fetches: list[tuple[int, NodeId, NodeId, dict[str, list[int]]]] = []
@@ -212,13 +217,12 @@ class Driver:
                     self.inbox += [m.Prepared(s, order.view, order.commit) for s in view.servers]
             case m.CommitPhase():
                 self.inbox.append(m.Committed(node, order.view, order.commit))
-            case m.EvaluateLoss():
-                part = self.loss / N_SHARDS
-                shards = view.shards_of(node)
-                self.inbox += [m.LossComputed(node, order.view, order.commit, s, part) for s in shards]
+            case m.EvaluateLoss() | m.EvaluateMetrics():
+                self.inbox += [self._evaluated(node, order, shard) for shard in view.shards_of(node)]
             case m.MeasureDistances():
                 self.inbox.append(m.DistancesMeasured(node, order.save_id, self._measure(node, order.changed_only)))
             case m.SaveBlocks():
+                self.extras[order.save_id] = order.extra
                 of_save = self._chosen.setdefault(order.save_id, {})
                 for name, ids in order.ids.items():
                     of_save[name] = sorted(of_save.get(name, []) + ids.tolist())
@@ -234,6 +238,12 @@ class Driver:
                 pass
             case _:
                 raise AssertionError(f"the controller sends {order}")
+
+    def _evaluated(self, node: NodeId, order: m.EvaluateLoss | m.EvaluateMetrics, shard: int) -> m.Event:
+        if isinstance(order, m.EvaluateLoss):
+            return m.LossComputed(node, order.view, order.commit, shard, self.loss / N_SHARDS)
+        square = self.rmse(self.clock.iteration) ** 2
+        return m.MetricsComputed(node, order.view, order.commit, shard, {"rmse": square})
 
     def _install(self, node: NodeId, order: m.InstallView) -> None:
         view = self.controller.view

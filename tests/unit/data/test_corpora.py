@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scarml.data.packed_counts import read_packed_counts
-from scarml.data.registry import load
+from scarml.data.registry import load, load_test
 from scarml.errors import DataError
 
 
@@ -29,6 +29,13 @@ def test_sizes(name: str, n_documents: int, n_words: int, n_tokens: int) -> None
     assert (corpus.n_documents, corpus.n_words, corpus.n_tokens) == (n_documents, n_words, n_tokens)
     assert len(np.unique(corpus.words)) == n_words
     assert corpus.vocabulary is None or len(set(corpus.vocabulary)) == n_words
+
+
+def test_words_may_be_chosen_by_other_documents(tmp_path: Path) -> None:
+    counts = read_packed_counts(packed(tmp_path / "p.npz"))
+    third, first = np.array([2]), np.array([0])
+    assert counts.take(third, words_of=first).vocabulary == counts.take(first).vocabulary
+    assert counts.take(third, words_of=first).n_tokens == 1, "one word of the third document is in the first one too"
 
 
 @pytest.mark.usefixtures("data_dir")
@@ -108,3 +115,11 @@ def test_tokens_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("scarml.data.counts.MAX_TOKENS", 7)
     with pytest.raises(DataError, match=r"has 8 tokens; expected at most 7"):
         read_packed_counts(packed(tmp_path / "p.npz")).corpus()
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("data_dir")
+def test_the_test_part_has_the_words_of_the_training_part() -> None:
+    train, test = load("20newsgroups-5k"), load_test("20newsgroups-5k")
+    assert (test.n_documents, test.n_words) == (7_528, 5_000)
+    assert test.vocabulary == train.vocabulary

@@ -18,6 +18,7 @@ from scarml.data.classification import Classification
 from scarml.errors import ModelError, UsageError
 from scarml.models.cnn import CNN, Adam, TorchModel
 from scarml.models.cnn.one_thread import one_torch_thread
+from scarml.models.cnn.training import n_right
 from scarml.testing import check_model
 
 torch = pytest.importorskip("torch")
@@ -302,3 +303,34 @@ def test_data_that_does_not_fit(images: Classification) -> None:
         CNN().tables(images)
     with pytest.raises(ModelError, match="CNN takes a Classification; got int"):
         CNN().tables(3)
+
+
+@pytest.mark.parametrize("n_shards", [1, 4])
+def test_held_out_metrics_are_those_of_torch(images: Classification, n_shards: int) -> None:
+    model = replace(SMALL, loss_examples=7)
+    run = trained(model, images, n_shards=n_shards)
+    found = run.metrics(model.held_out_shards(images, n_shards))
+    module = model.module({"parameters": {"value": run.state["parameters"].value}})
+    with torch.no_grad():
+        scores = module(torch.from_numpy(images.features.astype(np.float32) / 255))
+        labels = torch.from_numpy(images.labels)
+        entropy = float(nn.functional.cross_entropy(scores.double(), labels))
+    assert found["cross_entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert found["accuracy"] == pytest.approx(float((scores.argmax(dim=1) == labels).double().mean()))
+
+
+def test_a_module_of_ones_own_tells_its_mean_loss_and_if_it_classifies_its_accuracy(images: Classification) -> None:
+    classifier = TorchModel(linear_classifier, nn.CrossEntropyLoss(reduction="sum"), batch_size=20, accuracy=True)
+    data = images.features.astype(np.float32) / 255, images.labels
+    result = scar.Job(classifier, data, held_out=0.25, shards=4, stop=scar.Stop(max_iters=1)).run()
+    assert [set(values) for _, values in result.metrics] == [{"loss_mean", "accuracy"}] * 2
+    assert [m.name for m in replace(classifier, accuracy=False).metrics] == ["loss_mean"]
+
+
+def linear_classifier() -> Any:
+    return nn.Linear(256, 3)
+
+
+def test_an_example_with_several_targets_counts_by_those_that_are_right() -> None:
+    scores = torch.tensor([[[9.0, 0.0], [0.0, 9.0]], [[9.0, 9.0], [0.0, 0.0]]])  # example, class, place
+    assert float(n_right(scores, torch.tensor([[0, 1], [0, 1]]))) == 1.5

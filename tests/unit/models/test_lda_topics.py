@@ -13,7 +13,8 @@ from scarml.core.sequential import Sequential
 from scarml.data.corpus import Corpus
 from scarml.errors import DataError, UsageError
 from scarml.models.lda import LDA
-from scarml.models.lda_topics import Topics, _halves
+from scarml.models.lda_held_out import halves
+from scarml.models.lda_topics import Topics
 
 MODEL = LDA(n_components=3, doc_topic_prior=0.1, topic_word_prior=0.05)
 
@@ -112,7 +113,7 @@ def test_the_arrays_hold_all_that_a_prediction_needs(trained: tuple[Corpus, Topi
     _, topics = trained
     arrays = topics.to_arrays()
     phi = arrays["components"] / arrays["components"].sum(axis=1, keepdims=True)
-    seen, hidden = map(counts_of, _halves(three_subjects(60, seed=3)))
+    seen, hidden = map(counts_of, halves(three_subjects(60, seed=3)))
     theta = np.full((len(seen), 3), 1 / 3)
     for _ in range(50):
         theta = arrays["doc_topic_prior"] + theta * ((seen / (theta @ phi)) @ phi.T)
@@ -120,6 +121,17 @@ def test_the_arrays_hold_all_that_a_prediction_needs(trained: tuple[Corpus, Topi
     perplexity = np.exp(-(hidden * np.log(theta @ phi)).sum() / hidden.sum())
     assert perplexity == pytest.approx(topics.perplexity(three_subjects(60, seed=3)), rel=1e-6)
     assert tuple(arrays["vocabulary"]) == topics.vocabulary
+
+
+@pytest.mark.parametrize("n_shards", [1, 4, 90])
+def test_the_metric_of_training_is_the_perplexity_of_its_topics(n_shards: int) -> None:
+    data, new = three_subjects(40, seed=5), three_subjects(30, seed=6)
+    run = Sequential(MODEL, data, n_shards=2)
+    for _ in range(3):
+        run.step()
+    topics = Topics.of(MODEL, data, run.state["assignments"].value)
+    found = run.metrics(MODEL.held_out_shards(new, n_shards))
+    assert found == {"perplexity": pytest.approx(topics.perplexity(new), rel=1e-9)}
 
 
 @pytest.mark.ci
@@ -137,6 +149,6 @@ def test_scikit_learn_takes_the_topics_and_predicts_as_well(trained: tuple[Corpu
     expected = np.exp(digamma(theirs.components_) - digamma(theirs.components_.sum(axis=1))[:, None])
     theirs.exp_dirichlet_component_ = expected
     new = three_subjects(200, seed=4)
-    seen, hidden = _halves(new)
+    seen, hidden = halves(new)
     perplexity = topics.perplexity_given(theirs.transform(counts_of(seen)), hidden)
     assert perplexity == pytest.approx(topics.perplexity(new), rel=0.01)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scarml.core.model import Context
 from scarml.core.rng import stream
 from scarml.core.sequential import Sequential
+from scarml.data.held_out import load_with_held_out
 from scarml.data.ratings import Ratings
 from scarml.data.registry import load
 from scarml.errors import ModelError, UsageError
@@ -206,3 +207,14 @@ def test_the_work_of_mending_rows_is_that_of_their_ratings() -> None:
     lost = {"L": np.array([3, 8]), "R": np.array([0, 7, 11])}
     n_ratings = np.isin(data.user, lost["L"]).sum() + np.isin(data.item, lost["R"]).sum()
     assert run.repair(lost) == n_ratings / (2 * len(data.rating))
+
+
+@pytest.mark.parametrize("n_shards", [1, 7])
+def test_the_held_out_rmse_is_that_of_numpy(n_shards: int) -> None:
+    train, held_out = load_with_held_out(problem(2), 0.2)
+    run = Sequential(MF(factors=3), train, n_shards=n_shards)
+    run.step()
+    left, right = (run.state[name].value.astype(np.float64) for name in "LR")
+    errors = held_out.rating - (left[held_out.user] * right[held_out.item]).sum(axis=1)
+    found = run.metrics(run.model.held_out_shards(held_out, n_shards))
+    assert found == {"rmse": pytest.approx(np.sqrt((errors**2).mean()), rel=1e-6)}

@@ -10,6 +10,7 @@ from scarml.control.stop import Stop
 from scarml.core.rng import stream
 from scarml.core.sequential import Sequential
 from scarml.data.classification import Classification
+from scarml.data.held_out import load_with_held_out
 from scarml.data.registry import load
 from scarml.errors import ModelError, UsageError
 from scarml.job import Job
@@ -172,6 +173,21 @@ def test_prediction_from_wrong_arrays_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         MLR.predict(tables, features)
+
+
+@pytest.mark.parametrize("n_shards", [1, 5])
+def test_held_out_metrics_are_those_of_numpy_and_of_predict(n_shards: int) -> None:
+    model, data = tiny_problem("mlr")
+    train_on, held_out = load_with_held_out(data, 0.3)
+    run = Sequential(model, train_on, n_shards=n_shards)
+    run.step()
+    weights = run.state["W"].value
+    found = run.metrics(model.held_out_shards(held_out, n_shards))
+    logits = held_out.features.astype(np.float32) @ weights
+    entropy = softmax_loss_reference(logits, held_out.labels) / held_out.n_examples
+    predicted = MLR.predict({"W": {"value": weights}}, held_out.features)
+    assert found["accuracy"] == (predicted == held_out.labels).mean()
+    assert found["cross_entropy"] == pytest.approx(entropy, rel=1e-6)
 
 
 def train(model: MLR, data_set: str, iterations: int) -> dict[int, float]:

@@ -29,6 +29,7 @@ class RayEngine:
     Args:
         training: what is trained; the nodes get everything but the shards.
         data: the name of a data set, which every worker reads for itself, or the data.
+        held_out: what of it, or beside it, metrics are taken of: see `scarml.data.held_out.load_with_held_out`.
         controller: decides.
         folder: the run.
         url: of the run folder, as every process can open it.
@@ -45,6 +46,7 @@ class RayEngine:
         folder: RunFolder,
         *,
         data: Any,
+        held_out: Any = None,
         url: str,
         silence_s: float,
         faults: FaultPlan,
@@ -53,6 +55,7 @@ class RayEngine:
     ) -> None:
         self._training = training
         self._data = data
+        self._held_out = held_out
         self._controller = controller
         self._folder = folder
         self._url = url
@@ -89,7 +92,7 @@ class RayEngine:
                     raise event
                 cluster.handle(event)
             self._scheduler.drain_writes()
-            if cluster.finished.outcome in ("converged", "max-iters", "stopped"):
+            if cluster.finished.outcome in m.AT_BOUNDARY:
                 self._state = nodes.state(self._controller.view, self._training.layout.tables)
             return cluster.finished
 
@@ -99,9 +102,18 @@ class RayEngine:
         from scarml.engine.ray.remote_nodes import RemoteNodes
 
         training = self._training
-        data = self._data if self._data is None or isinstance(self._data, str) else ray.put(self._data)
+        data, held_out = (
+            d if d is None or isinstance(d, str | int | float) else ray.put(d) for d in (self._data, self._held_out)
+        )
         setup = Setup(
-            training.model, training.layout, training.seed, training.encodings, self._url, data, self._silence_s
+            training.model,
+            training.layout,
+            training.seed,
+            training.encodings,
+            self._url,
+            data,
+            held_out,
+            self._silence_s,
         )
         self._nodes = RemoteNodes(self._ray_cluster, setup, self._scheduler.events.put, self._silence_s)
         stack.callback(self._nodes.close)

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -18,7 +18,8 @@ from threadpoolctl import threadpool_limits
 from scarml.control import messages as m
 from scarml.control.view import NodeId
 from scarml.core.block import Blocks, Ids
-from scarml.data.registry import load
+from scarml.core.model import Shard
+from scarml.data.held_out import load_with_held_out
 from scarml.engine.lease import Lease
 from scarml.engine.node import Handed, Training
 from scarml.engine.node_host import NodeHost, make_node
@@ -53,14 +54,8 @@ class HostedNode:
         self._closed = threading.Event()
         self._scheduler = ThreadScheduler(1, n_writers=1)
         self.links = ActorLinks(job, name, self._scheduler.post, self._closed.is_set)
-        data = ray.get(setup.data) if isinstance(setup.data, ray.ObjectRef) else setup.data
-        training = Training(
-            setup.model,
-            _shards(setup, data) if kind == "worker" else (),
-            setup.layout,
-            setup.seed,
-            setup.encodings,
-        )
+        shards, held_out = _shards(setup) if kind == "worker" else ((), ())
+        training = Training(setup.model, shards, setup.layout, setup.seed, setup.encodings, held_out)
         store = open_store(setup.url)
         if not RunFolder.is_run(store):
             raise ClusterError(
@@ -178,9 +173,12 @@ class HostedNode:
         return self._host.node.holder.blocks.get(table)
 
 
-def _shards(setup: Setup, data: Any) -> Any:
-    """A worker reads the data by itself, unless the driver has put it into Ray's store."""
-    return setup.model.shards(load(data) if isinstance(data, str) else data, setup.layout.n_shards)
+def _shards(setup: Setup) -> tuple[Sequence[Shard], Sequence[Shard]]:
+    """A worker reads the data by itself, unless the driver has put it into Ray's store; and so what is held out."""
+    data, held_out = (ray.get(d) if isinstance(d, ray.ObjectRef) else d for d in (setup.data, setup.held_out))
+    training, others = load_with_held_out(data, held_out, setup.seed)
+    n = setup.layout.n_shards
+    return setup.model.shards(training, n), () if others is None else setup.model.held_out_shards(others, n)
 
 
 def _sendable(error: BaseException) -> BaseException:

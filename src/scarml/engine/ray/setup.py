@@ -24,6 +24,8 @@ class Setup:
         url: of the run folder, as every process can open it.
         data: the name of a data set, which each worker reads for itself; or a reference to data that the driver has put
             into Ray's store.
+        held_out: what of it, or beside it, metrics are taken of, as `scarml.data.held_out.load_with_held_out` takes it;
+            or a reference to it.
         silence_s: how long a node may go on without having heard the driver.
     """
 
@@ -33,4 +35,5 @@ class Setup:
     encodings: Mapping[str, Mapping[str, str]]
     url: str
     data: Any
+    held_out: Any
     silence_s: float

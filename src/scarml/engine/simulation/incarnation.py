@@ -12,13 +12,15 @@ import numpy as np
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.controller import Controller
+from scarml.control.early_stopping import BestSoFar
 from scarml.control.history import Record
-from scarml.control.stop import Stop
+from scarml.control.stop import HeldOut, Stop
 from scarml.control.view import NodeId
 from scarml.engine.cluster import Cluster
 from scarml.engine.lease import Lease
 from scarml.engine.local_nodes import LocalNodes
 from scarml.engine.node import Training
+from scarml.engine.simulation.metrics_witness import MetricsWitness
 from scarml.engine.simulation.scenario import Scenario
 from scarml.engine.simulation.virtual_time import VirtualScheduler
 from scarml.engine.simulation.witness import Follower, Witness
@@ -28,6 +30,9 @@ from scarml.storage.simulated_disk import SimulatedDisk
 from scarml.storage.terms import Base
 
 __all__ = ["DriverDiedError", "Incarnation", "World"]
+
+NEVER = 1_000
+"""A patience that no life is long enough for: what early stopping knows is looked at, and does not end the run."""
 
 
 @dataclass(slots=True)
@@ -40,6 +45,8 @@ class World:
         scenario: what the life is about.
         training: what is trained.
         witness: holds everything against the invariants.
+        held_out: what is evaluated on held-out data; None: nothing.
+        metrics: holds that against a sequential run.
         disk: the shared store.
         on_fault: told the name of everything that goes wrong.
     """
@@ -49,6 +56,8 @@ class World:
     scenario: Scenario
     training: Training
     witness: Witness
+    held_out: HeldOut | None
+    metrics: MetricsWitness
     disk: SimulatedDisk
     on_fault: Callable[[str], None]
 
@@ -124,7 +133,12 @@ class Incarnation:
             n_repair_phases=world.training.model.n_repair_phases,
             seed=world.training.seed,
             checkpoint=scenario.checkpoint,
-            stop=Stop(max_iters=scenario.max_iters, eval_every_iters=int(self._rng.integers(1, 4))),
+            stop=Stop(
+                max_iters=scenario.max_iters,
+                eval_every_iters=int(self._rng.integers(1, 4)),
+                patience=NEVER if world.held_out is not None else None,
+            ),
+            held_out=world.held_out,
             silence_s=scenario.silence_s,
             replaces=scenario.replaces,
         )
@@ -162,7 +176,10 @@ class Incarnation:
         version = Version(unit.term, unit.commit, unit.iteration) if unit else None
         if full:
             self._world.witness.note_taken_back(version)
-        self._handle(m.Start(term, newest.commit, newest.iteration, newest.iteration, version))
+        extra = reader.newest_extra()
+        best = BestSoFar.from_json(extra[1].get("early_stopping")) if extra is not None else None
+        self._world.metrics.goes_on_at(newest.iteration)
+        self._handle(m.Start(term, newest.commit, newest.iteration, newest.iteration, version, best))
         self._listen()
 
     def _listen(self) -> None:
@@ -239,6 +256,8 @@ class Incarnation:
             self.follower.restoring(everything=full)
         elif record.name == "recovery_completed":
             self.follower.recovered(record["view"], exactly=unit if full else None)
+        elif record.name == "metrics_evaluated" and not self.follower.is_cut_off:
+            self._world.metrics.evaluated(record.fields, self.follower.state_in_view())
 
     # ---------------------------------------------------------------------------------------------------------- faults
     def _strike(self, name: str, fault: Callable[[Incarnation], None]) -> None:

@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scarml.control import messages as m
+from scarml.control.stop import HeldOut
 from scarml.control.view import Layout
 from scarml.core.model import Model
 from scarml.core.rng import stream
 from scarml.core.sequential import Sequential, State, initial_blocks
 from scarml.engine.node import Training
 from scarml.engine.simulation.incarnation import DriverDiedError, Incarnation, World
+from scarml.engine.simulation.metrics_witness import MetricsWitness
 from scarml.engine.simulation.scenario import Scenario
 from scarml.engine.simulation.witness import InvariantError, Witness
 from scarml.errors import StoreError
@@ -33,6 +35,7 @@ from scarml.storage.simulated_disk import SimulatedCrash, SimulatedDisk
 
 __all__ = ["Life", "live"]
 
+METRICS_EVERY = 2
 MAX_STARTS = 25
 MAX_TASKS = 60_000
 MAX_TASKS_AFTER_THE_END = 2_000
@@ -64,7 +67,7 @@ class Life:
 class _Living:
     """A life while it is being lived."""
 
-    def __init__(self, seed: int, problem: tuple[Model, Any]) -> None:
+    def __init__(self, seed: int, problem: tuple[Model, Any], held_out: Any) -> None:
         rng = stream(seed, "life")
         scenario = Scenario.draw(rng, seed)
         model, data = problem
@@ -72,14 +75,20 @@ class _Living:
         tables = model.tables(data)
         layout = Layout.of(model, tables, shards, seed, scenario.partitions)
         encodings = scenario.checkpoint.encodings(tables)
+        evaluated = () if held_out is None else model.held_out_shards(held_out, scenario.shards)
+        n_examples = sum(shard.n_examples for shard in evaluated)
+        witness = Witness(Sequential(model, data, seed=seed, n_shards=scenario.shards), encodings)
+        plan = HeldOut(tuple(model.metrics), n_examples, METRICS_EVERY) if evaluated else None
         self._life = Life(seed, scenario)
         self._zombies: list[Incarnation] = []
         self._world = World(
             rng=rng,
             trace=hashlib.sha256(),
             scenario=scenario,
-            training=Training(model, shards, layout, seed, encodings),
-            witness=Witness(Sequential(model, data, seed=seed, n_shards=scenario.shards), encodings),
+            training=Training(model, shards, layout, seed, encodings, evaluated),
+            witness=witness,
+            held_out=plan,
+            metrics=MetricsWitness(witness, evaluated, METRICS_EVERY),
             disk=SimulatedDisk(rng),
             on_fault=lambda name: self._life.faults.update([name]),
         )
@@ -173,17 +182,18 @@ class _Living:
             self._world.witness.require(not wrong, 2, f"blocks {wrong} of {name} are not stored as they ended")
 
 
-def live(seed: int, problem: tuple[Model, Any]) -> Life:
+def live(seed: int, problem: tuple[Model, Any], held_out: Any = None) -> Life:
     """Live one life.
 
     Args:
         seed: decides everything.
         problem: a model and its data, small.
+        held_out: other data, for metrics.
 
     Raises:
         InvariantError: an invariant is broken; the message has the seed.
     """
     try:
-        return _Living(seed, problem).run()
+        return _Living(seed, problem, held_out).run()
     except InvariantError as error:
         raise InvariantError(f"seed {seed}: {error}") from error

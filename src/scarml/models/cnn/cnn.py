@@ -5,20 +5,21 @@ Source: section 5.1 and appendix C of the paper, which leave the widths of the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from scarml.core.block import Array
+from scarml.core.metric import Metric
 from scarml.data.classification import Classification
 from scarml.errors import ModelError, UsageError
 from scarml.models.cnn.adam import Adam
 from scarml.models.cnn.cut import CutBy
 from scarml.models.cnn.replica import MakeModule
 from scarml.models.cnn.torch_import import import_torch, require_torch
-from scarml.models.cnn.training import LossSum, ModuleTraining, Restores
+from scarml.models.cnn.training import ACCURACY, LossSum, ModuleTraining, Restores, n_right
 from scarml.models.defaults import Defaults
 
 __all__ = ["CNN"]
@@ -60,7 +61,8 @@ class CNN(ModuleTraining):
     ``mnist-10k``): so the paper's criterion, a mean of 0.08, is reached after about 60 iterations, as with its other
     models. The loss swings by a tenth from one iteration to the next there, so costs want the mean of many trials.
     Each batch is a phase with a commit of its own, since Adam moves the weights after every batch: one gradient at
-    fixed weights over 24 batches would be training with batches of 1,536.
+    fixed weights over 24 batches would be training with batches of 1,536. Held-out metrics are the mean cross-entropy
+    and the accuracy, of all held-out examples.
 
     Data: `Classification`, features in rows of ``side`` × ``side`` pixels from 0 to 255.
 
@@ -103,6 +105,7 @@ class CNN(ModuleTraining):
     n_classes: int = 10
 
     name: ClassVar[str] = "cnn"
+    metrics: ClassVar[Sequence[Metric]] = (Metric("cross_entropy"), ACCURACY)
     defaults: ClassVar[Mapping[str | None, Defaults]] = {
         "mnist": Defaults(stop_loss_sum=4_800.0, baseline_iters=59),
         "mnist-10k": Defaults({"batches_per_iteration": 8}, stop_loss_sum=800.0, baseline_iters=59),
@@ -124,6 +127,10 @@ class CNN(ModuleTraining):
     @property
     def _loss_sum(self) -> LossSum:
         return _cross_entropy
+
+    @property
+    def _measures(self) -> Mapping[str, LossSum]:
+        return {"cross_entropy": _cross_entropy, "accuracy": n_right}
 
     def _adam_of(self, parameter: str) -> Adam:
         return Adam(self.learning_rate, self.beta_1, self.beta_2, self.epsilon)

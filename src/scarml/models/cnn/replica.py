@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -115,10 +115,15 @@ class Replica:
             gradient: Array = self._gradient.numpy().copy()
         return gradient
 
-    def loss(self, weights: Array, parts: Iterator[tuple[Array, Array]], loss_sum: Callable[[Any, Any], Any]) -> float:
-        """loss_sum at ``weights``, from outputs in float64, added up over the parts."""
+    def sums(
+        self,
+        weights: Array,
+        parts: Iterator[tuple[Array, Array]],
+        measures: Mapping[str, Callable[[Any, Any], Any]],
+    ) -> dict[str, float]:
+        """Each of ``measures`` at ``weights``, from outputs in float64 and targets, added up over the parts."""
         torch = import_torch()
-        total = 0.0
+        totals = dict.fromkeys(measures, 0.0)
         with one_torch_thread, torch.no_grad():
             self._fill(weights)
             for inputs, targets in parts:
@@ -126,8 +131,10 @@ class Replica:
                 is_float = isinstance(outputs, torch.Tensor) and outputs.is_floating_point()
                 exact = outputs.double() if is_float else outputs
                 target = torch.from_numpy(targets)
-                total += float(loss_sum(exact, target.double() if target.is_floating_point() else target))
-        return total
+                target = target.double() if target.is_floating_point() else target
+                for name, measure in measures.items():
+                    totals[name] += float(measure(exact, target))
+        return totals
 
     def check(self, weights: Array, inputs: Array, targets: Array, loss_sum: Callable[[Any, Any], Any]) -> None:
         """Try it on a few examples.

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from scarml.core.block import Array
+from scarml.core.metric import Metric
 from scarml.data.classification import Classification
 from scarml.errors import ModelError
 from scarml.models.cnn.adam import Adam
 from scarml.models.cnn.cut import CutBy
 from scarml.models.cnn.replica import MakeModule
 from scarml.models.cnn.torch_import import require_torch
-from scarml.models.cnn.training import LossSum, ModuleTraining, Restores, as_torch_takes
+from scarml.models.cnn.training import ACCURACY, LossSum, ModuleTraining, Restores, as_torch_takes, n_right
 
 __all__ = ["TorchModel"]
 
@@ -48,6 +49,8 @@ class TorchModel(ModuleTraining):
         restores: ``all`` of a block, or its ``weights``: a block that comes back from an older save then begins with
             fresh moments.
         loss_examples: the loss is taken of so many examples, evenly spread, and scaled up to all of them.
+        accuracy: besides the mean loss, tell of held-out examples how many have the highest output at their target: for
+            modules that give a score for each class, along the second axis.
 
     Raises:
         UsageError: if an argument is out of range, or PyTorch is not installed.
@@ -67,6 +70,7 @@ class TorchModel(ModuleTraining):
     slices: int = 16
     restores: Restores = "all"
     loss_examples: int = 10_000
+    accuracy: bool = False
 
     def __post_init__(self) -> None:
         self._check()
@@ -79,6 +83,15 @@ class TorchModel(ModuleTraining):
     @property
     def _loss_sum(self) -> LossSum:
         return self.loss_sum
+
+    @property
+    def metrics(self) -> Sequence[Metric]:
+        """The mean loss of held-out examples, and if wanted their accuracy."""
+        return (Metric("loss_mean"), *((ACCURACY,) if self.accuracy else ()))
+
+    @property
+    def _measures(self) -> Mapping[str, LossSum]:
+        return {"loss_mean": self.loss_sum, **({"accuracy": n_right} if self.accuracy else {})}
 
     def _adam_of(self, parameter: str) -> Adam:
         return self.adam if isinstance(self.adam, Adam) else self.adam(parameter)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.core.block import Array, Blocks, Field, Ids, Table
+from scarml.core.metric import Metric
 from scarml.core.model import ALL, Computed, Context, Model, Reads, Shard, Update
 from scarml.core.rng import stream
 from scarml.errors import ModelError, UsageError
@@ -19,12 +20,15 @@ from scarml.models.cnn.adam import Adam, adam_step
 from scarml.models.cnn.cut import Cut, CutBy, cut_parameters
 from scarml.models.cnn.replica import MakeModule, fresh_module, parameters_of, replica_of, start_of
 
-__all__ = ["LossSum", "ModuleTraining", "Restores", "as_torch_takes"]
+__all__ = ["ACCURACY", "LossSum", "ModuleTraining", "Restores", "as_torch_takes", "n_right"]
 
 LossSum = Callable[[Any, Any], Any]
 """From the module's output and the targets to the loss, summed over the examples, as a tensor of one number."""
 
 Restores = Literal["all", "weights"]
+
+ACCURACY = Metric("accuracy", higher_is_better=True)
+"""The mean of `n_right`."""
 
 TABLE = "parameters"
 _EXAMPLES_AT_ONCE = 250
@@ -82,6 +86,11 @@ class ModuleTraining(Model, Protocol):
     @abstractmethod
     def _loss_sum(self) -> LossSum:
         """The loss of a module's outputs, summed over examples."""
+
+    @property
+    @abstractmethod
+    def _measures(self) -> Mapping[str, LossSum]:
+        """For each of `metrics`, from the module's outputs and the targets to its sum over the examples."""
 
     @abstractmethod
     def _adam_of(self, parameter: str) -> Adam:
@@ -207,17 +216,35 @@ class ModuleTraining(Model, Protocol):
     def loss(self, shard: Shard, reads: Mapping[str, Blocks], local: Mapping[str, Blocks]) -> float:
         """The loss of the shard's piece of ``loss_examples``, times the examples that each of them stands for."""
         pieces: _Pieces = shard.data
-        n = len(pieces.loss_inputs)
-        if n == 0:
-            return 0.0
+        sums = self._sums(pieces.loss_inputs, pieces.loss_targets, reads, {"loss": self._loss_sum})
+        return sums["loss"] * pieces.loss_weight
 
+    def held_out_shards(self, data: Any, n_shards: int) -> Sequence[Shard]:
+        """A slice of the examples each, all of them, in their order."""
+        inputs, targets = self._examples(data)
+        slices = np.array_split(np.arange(len(inputs)), n_shards)
+        return [Shard(s, (inputs[rows], targets[rows]), n_examples=len(rows)) for s, rows in enumerate(slices)]
+
+    def metric_reads(self, shard: Shard) -> Reads:
+        """All parameters, unless the shard has no examples."""
+        return {TABLE: ALL} if shard.n_examples else {}
+
+    def metric_sums(self, shard: Shard, reads: Mapping[str, Blocks]) -> Mapping[str, float]:
+        """What `_measures` gives, over the shard's examples."""
+        inputs, targets = shard.data
+        return self._sums(inputs, targets, reads, self._measures)
+
+    def _sums(
+        self, inputs: Array, targets: Array, reads: Mapping[str, Blocks], measures: Mapping[str, LossSum]
+    ) -> dict[str, float]:
         def parts() -> Iterator[tuple[Array, Array]]:
-            for begin in range(0, n, _EXAMPLES_AT_ONCE):
+            for begin in range(0, len(inputs), _EXAMPLES_AT_ONCE):
                 rows = slice(begin, begin + _EXAMPLES_AT_ONCE)
-                yield self._input(pieces.loss_inputs[rows]), as_torch_takes(pieces.loss_targets[rows])
+                yield self._input(inputs[rows]), as_torch_takes(targets[rows])
 
-        total = replica_of(self._make_module).loss(reads[TABLE].value, parts(), self._loss_sum)
-        return total * pieces.loss_weight
+        if not len(inputs):
+            return dict.fromkeys(measures, 0.0)
+        return replica_of(self._make_module).sums(reads[TABLE].value, parts(), measures)
 
     def module(self, tables: Mapping[str, Mapping[str, Array]]) -> Any:
         """The trained ``torch.nn.Module``.
@@ -261,3 +288,12 @@ def _cut(make_module: MakeModule, by: CutBy, slices: int) -> Cut:
 def as_torch_takes(rows: Array) -> Array:
     """A copy: floating-point numbers as float32, others as int64, which is what losses and embeddings want."""
     return rows.astype(np.float32 if rows.dtype.kind == "f" else np.int64)
+
+
+def n_right(outputs: Any, targets: Any) -> Any:
+    """How many targets have the highest score; classes are along the second axis, as in torch's cross-entropy.
+
+    Where an example has several targets, such as the words of a text, it counts by the share of them that are right.
+    """
+    right = (outputs.argmax(dim=1) == targets).double()
+    return right.reshape(len(targets), -1).mean(dim=1).sum()
