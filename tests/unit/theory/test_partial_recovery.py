@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from scarml.errors import UsageError
+from scarml.models.qp import QP
 from scarml.theory.iteration_cost import iteration_cost_bound
 from scarml.theory.partial_recovery import effective_age, expected_partial_norm, partial_norm, stale_cost_bound
 
@@ -78,3 +81,37 @@ def test_what_is_out_of_range_is_refused() -> None:
     ):
         with pytest.raises(UsageError, match=said):
             call()
+
+
+@pytest.mark.parametrize("age", [1, 2, 5, 8])
+def test_stale_bound_holds_on_the_quadratic_program_whose_steps_go_to_and_fro(age: int) -> None:
+    """With the best step half of the slow part changes sides in every iteration: no straight way."""
+    model, T = QP(), 60
+    errors = [model.init(model.tables(None)[0], np.arange(4), 0)["value"] - model.optimum]
+    step = np.eye(4) - model.step_size * model.hessian
+    for _ in range(T):
+        errors.append(step @ errors[-1])
+    means = []
+    for n_lost in (1, 2, 3, 4):
+        costs = []
+        for lost in itertools.combinations(range(4), n_lost):
+            y = errors[T].copy()
+            y[list(lost)] = errors[T - age][list(lost)]
+            later = np.linalg.norm(np.linalg.matrix_power(step, 60) @ y)
+            control = np.linalg.norm(np.linalg.matrix_power(step, 60) @ errors[T])
+            costs.append(math.log(later / control) / math.log(1 / model.rate))
+        means.append(np.mean(costs))
+        assert means[-1] <= stale_cost_bound(age, n_lost / 4, model.rate, "any") + 1e-6
+    assert means[-1] == pytest.approx(age, abs=1e-3)
+
+
+@pytest.mark.parametrize("c", [0.95, 0.98, 0.99])
+def test_recorded_trials_of_mlr_lie_under_the_bound(c: float) -> None:
+    """Full checkpoints and partial recovery after losing half of the rows, from the first table of the docs."""
+    recorded = Path(__file__).parents[3] / "docs/results/first-table/mlr-mnist/full-partial.lag-0.csv"
+    with recorded.open() as file:
+        rows = list(csv.DictReader(file))
+    ages, costs = (np.array([float(row[name]) for row in rows]) for name in ("mean_age_iters", "cost"))
+    assert len(rows) >= 30
+    assert (costs <= stale_cost_bound(ages, 0.5, c) + 1e-9).all()
+    assert costs.mean() > 0.5 * stale_cost_bound(ages, 0.5, c).mean()  # and not far below
