@@ -18,8 +18,8 @@ from scarml.theory import RateEstimate, rate_from_losses
 
 __all__ = ["KnownRate", "RunFacts", "read_run"]
 
-BELOW_1 = 1 - 1e-9
-"""The end of an interval that reaches c = 1; what the bounds become there they have become long before."""
+ABOVE_0, BELOW_1 = 1e-9, 1 - 1e-9
+"""Ends of an interval that reaches c = 0 or 1; what the bounds become there they have become long before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class RunFacts:
             raise UsageError(
                 f"the losses of {self.url} do not show a rate of convergence: {problem}; give it with --c"
             ) from None
-        low, c, high = (min(x, BELOW_1) for x in (e.c_low, e.c, e.c_high))
+        low, c, high = (min(max(x, ABOVE_0), BELOW_1) for x in (e.c_low, e.c, e.c_high))
         return KnownRate(c, low, high, e)
 
     def ages(self) -> tuple[NDArray[Any], list[tuple[str, str]]]:

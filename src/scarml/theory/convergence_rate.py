@@ -235,9 +235,9 @@ class _Fitted:
         rates = [decay.rate - reach, decay.rate + reach, *followed]
         spread = width * decay.log_start_error
         return RateEstimate(
-            c=math.exp(-decay.rate / power),
-            c_low=math.exp(-max(rates) / power),
-            c_high=math.exp(-min(rates) / power),
+            c=_exp(-decay.rate / power),
+            c_low=_exp(-max(rates) / power),
+            c_high=_exp(-min(rates) / power),
             start=_exp(decay.log_start),
             start_low=_exp(decay.log_start - spread),
             start_high=_exp(decay.log_start + spread),
@@ -279,8 +279,8 @@ def _fitted(at: _F, y: _F, fit: Callable[[_F, _F], Decay]) -> _Fitted:
     if problem is None and abs(trend) > SAME_RATE * abs(first.rate + second.rate) / 2:
         problem = (
             f"it gets {'slower' if trend < 0 else 'faster'}: what is left of the curve shrinks by the factor "
-            f"{math.exp(-first.rate):.4g} an iteration in iterations {at[0]:g} to {at[half - 1]:g}, by "
-            f"{math.exp(-second.rate):.4g} in {at[half]:g} to {at[-1]:g}; linear convergence has one factor"
+            f"{_exp(-first.rate):.4g} an iteration in iterations {at[0]:g} to {at[half - 1]:g}, by "
+            f"{_exp(-second.rate):.4g} in {at[half]:g} to {at[-1]:g}; linear convergence has one factor"
         )
     return _Fitted(whole, at, trend, second.rate, problem)
 
