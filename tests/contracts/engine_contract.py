@@ -265,6 +265,21 @@ class EngineContract:
         assert 0 < recovery["repair_iters"] < 1
         assert recovery["repair_seconds"] > 0
 
+    @pytest.mark.usefixtures("single_threaded_blas")
+    @pytest.mark.parametrize("stop", [3, 5])
+    @pytest.mark.parametrize(("problem", "kill"), [("mf", "servers:2@3"), ("lda", "workers:1@3/lag1")])
+    def test_what_was_mended_is_saved_as_it_is(self, problem: str, kill: str, stop: int) -> None:
+        """Going on from the folder is the same as never having stopped, also right after the repair, on x(3)."""
+        kills, checkpoint = [Kill.parse(kill)], WAYS_TO_SAVE["priority, repair"]
+        straight = self.run(problem, kills=kills, checkpoint=checkpoint, stop=scar.Stop(max_iters=7))
+        settings: dict[str, Any] = {"store": MemoryStore(), "checkpoint": checkpoint}
+        first = self.run(problem, kills=kills, stop=scar.Stop(max_iters=stop), **settings)
+        assert (first.saved, first.iteration) == (True, stop)
+        assert [r["kind"] for r in first.recoveries] == ["repair"]
+        again = self.run(problem, stop=scar.Stop(max_iters=7), resume="must", **settings)
+        assert again.recoveries == []
+        assert again.digest == straight.digest
+
     def test_a_model_that_mends_nothing_says_so_and_restores(self) -> None:
         repair = dataclasses.replace(OFTEN, recovery="repair")
         results, said = [], []

@@ -46,6 +46,7 @@ class TestRay(EngineContract):
     test_another_seed_or_number_of_shards_gives_another_result = None
     test_what_was_saved_whole_costs_nothing = None
     test_a_model_that_mends_nothing_says_so_and_restores = None
+    test_what_was_mended_is_saved_as_it_is = None
     # Nor how many iterations it takes to start a process: tests/ci/test_ray_failures.py waits for it.
     test_nodes_that_come_and_go_do_not_change_the_result = None
     test_losses_beside_nodes_that_come_and_go_are_recovered_from = None
