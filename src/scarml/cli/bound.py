@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+from scarml.cli.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.bound_answer import Answer
@@ -94,7 +95,7 @@ def bound(
     )
     found = answer(asked)
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "run": run, **found.to_json()}))
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "run": run, **found.to_json()}))
     else:
         _show(found)
 

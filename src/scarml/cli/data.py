@@ -53,7 +53,7 @@ def _describe(data_set: DataSet) -> dict[str, Any]:
     return {
         "name": data_set.name,
         "description": data_set.description,
-        "shape": data_set.shape,
+        "shape": f"{data_set.shape}; with a test part" if data_set.read_test is not None else data_set.shape,
         "present": data_set.present,
         "where": _where(data_set),
         "source": data_set.source,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.cli.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.storage.inspection import Inspection, OwnerState, SegmentState, TableState
@@ -36,7 +37,7 @@ def inspect(
 
     found = inspect(store_of_run(run))
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "run": run, **dataclasses.asdict(found)}))
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "run": run, **dataclasses.asdict(found)}))
         return
     for label, text in _rows(run, found):
         print(f"{label:<11} {text}".rstrip())

@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 def list_models(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
 ) -> None:
-    """Show the built-in models: hyper-parameters for --set, data sets and criteria."""
+    """Show the built-in models: hyper-parameters for --set, data sets and criteria, metrics on held-out data."""
     from scarml.models import registry
 
     described = [_describe(name, registry.model_class(name)) for name in registry.list_models()]
@@ -30,6 +30,8 @@ def list_models(
             where = f"--data {declared['data']}" if declared["data"] else "without data"
             settings = " ".join(f"{k}={v}" for k, v in declared["hyper_parameters"].items())
             print(f"       {where}: converged below loss_sum {declared['stop_loss_sum']:,} {settings}".rstrip())
+        if d["metrics"]:
+            print(f"       on held-out data: {', '.join(d['metrics'])}")
         print()
     print("A model of your own: scarml train module:Class (see scarml train --help)")
 
@@ -37,6 +39,7 @@ def list_models(
 def _describe(name: str, model: type[Any]) -> dict[str, Any]:
     from scarml.models.defaults import Defaults
 
+    metrics = model.metrics  # a property of `Model` where a class has none of its own
     declared: dict[str | None, Defaults] = getattr(model, "defaults", {})
     return {
         "name": name,
@@ -46,4 +49,5 @@ def _describe(name: str, model: type[Any]) -> dict[str, Any]:
             {"data": data, "stop_loss_sum": d.stop_loss_sum, "hyper_parameters": dict(d.hyper_parameters)}
             for data, d in declared.items()
         ],
+        "metrics": [metric.name for metric in metrics] if isinstance(metrics, tuple) else [],
     }

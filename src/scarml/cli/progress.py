@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from scarml.cli.json_text import to_json_text
 from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
@@ -97,7 +97,7 @@ class JsonLines(Silence):
         """One line."""
         super().take_in(record)
         line = {"event": record.name, "t_s": round(record.t_s, 6), **record.fields}
-        write_line(json.dumps(line))
+        write_line(to_json_text(line))
 
 
 class PlainLines(Silence):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,8 @@ from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from scarml.cli.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.run_report import RunReport
@@ -68,7 +69,7 @@ def _shown(as_json: bool, watch: bool) -> Iterator[Callable[[RunReport], None]]:
     from scarml.cli.run_report_view import in_lines, panel
 
     if as_json:
-        yield lambda report: print(json.dumps(report.to_json()), flush=True)
+        yield lambda report: print(to_json_text(report.to_json()), flush=True)
     elif not sys.stdout.isatty():
         yield lambda report: print("\n".join([*in_lines(report), *([""] if watch else [])]), flush=True)
     else:

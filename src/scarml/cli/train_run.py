@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import json
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from scarml.checkpoint.selection import Checkpoint, Recovery
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
+from scarml.cli.json_text import to_json_text
 from scarml.cli.model_error import is_built_in, report_model_error
 from scarml.cli.node_words import nodes_in_words
 from scarml.cli.pace import Pace
@@ -201,19 +201,10 @@ def _job(
 def _show(result: Result, folder: Path | str, output: Output) -> None:
     """The result, on stdout."""
     if output.as_json:
-        print(json.dumps({**_finite(result.to_json()), "run": str(folder)}, allow_nan=False))
+        print(to_json_text({**result.to_json(), "run": str(folder)}))
         return
     for line in in_lines(result, str(folder)):
         print(line)
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: what is not finite becomes null."""
-    if isinstance(value, float):
-        return value if value - value == 0 else None
-    if isinstance(value, Mapping):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, list) else value
 
 
 def _afterword(result: Result, code: int, folder: Path | str, status: RunStatus, job: Job) -> list[str]:

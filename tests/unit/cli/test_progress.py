@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from contextlib import suppress
 
@@ -147,6 +148,25 @@ def test_where_nothing_was_lost_nothing_was_perturbed() -> None:
     fields = {"kind": "partial", "lost_blocks": 0, "restored": 0, "from_x0": 0, "iteration": 5, "seconds": 0.1}
     record = Record("recovery_completed", {**fields, "perturbation": 0.0, "perturbation_is_exact": False})
     assert in_words(record, 5) == "partial recovery in 0.10 s: no block was lost; training goes on at x(5)"
+
+
+def test_held_out_metrics_are_shown_wherever_the_loss_is(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = PlainLines(status())
+    fields = {"iteration": 4, "executed": 4, "metrics": {"cross_entropy": 0.25, "accuracy": 0.9}}
+    for record in (STARTED, Record("metrics_evaluated", fields, 0.1), loss(2.5, 5)):
+        lines.take_in(record)
+    assert "held out: cross_entropy 0.25, accuracy 0.9 on x(4), 2 servers" in capsys.readouterr().err
+    console = Console(file=io.StringIO(), width=100)
+    console.print(render(lines._status))
+    assert "held out" in console.file.getvalue()  # type: ignore[attr-defined]
+    told = lines._status.status()
+    assert (told.metrics, told.metrics_iteration) == ({"cross_entropy": 0.25, "accuracy": 0.9}, 4)
+
+
+def test_events_as_json_have_null_for_what_is_not_finite(capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {"iteration": 4, "executed": 4, "metrics": {"perplexity": float("inf"), "rmse": float("nan")}}
+    JsonLines(status()).take_in(Record("metrics_evaluated", fields, 0.1))
+    assert json.loads(capsys.readouterr().err)["metrics"] == {"perplexity": None, "rmse": None}
 
 
 def test_many_nodes_are_counted() -> None:

@@ -25,6 +25,8 @@ STATUS = Status(
     iteration=120,
     executed=128,
     loss={"loss_sum": 6812.25},
+    metrics={"accuracy": 0.875},
+    metrics_iteration=115,
     activity="training",
     nodes=(
         NodeStatus("server-0", "server", pid=42, host="near"),
@@ -83,6 +85,7 @@ def test_a_run_that_is_going_on(scarml: Scarml) -> None:
         "run": "run",
         "state": "x(120), 128 iterations done, training; as of 1 s ago",
         "loss": "loss_sum 6,812.25",
+        "held out": "accuracy 0.875 on x(115)",
         "servers": "1 of 2 alive",
         "workers": "1 of 1 alive",
         "saved": "57 saves, 1,234,567 bytes, the newest of x(118), 2 iterations ago; age of blocks: median 3, oldest "

@@ -186,6 +186,9 @@ def test_the_history_in_numbers():
         {"event": "recovery_completed", "kind": "start"},
         {"event": "iteration_committed", "iteration": 1, "executed": 1},
         {"event": "loss_evaluated", "loss_sum": 5},
+        {"event": "metrics_evaluated", "iteration": 1, "metrics": {"rmse": 2, "odd": "x"}},
+        {"event": "metrics_evaluated", "iteration": "2", "metrics": {"rmse": 3}},
+        {"event": "metrics_evaluated", "iteration": 3, "metrics": [4]},
         {"event": "save_committed"},
         {"event": "save_failed"},
         {"event": "node_lost"},
@@ -197,9 +200,10 @@ def test_the_history_in_numbers():
         {"odd": 1},
     ]
     h = read_history(events)
+    assert (h.metrics, h.metrics_iteration) == ({"rmse": 2.0}, 1)
     assert (h.starts, h.executed, h.iteration, h.nodes_lost, h.recoveries) == (2, 1, 0, 1, 1)
     assert (h.saves_committed, h.saves_failed, h.rollbacks, h.loss_sum, h.outcome) == (1, 1, 1, 5.0, None)
-    assert read_history(events[:9]).outcome == "stopped"
+    assert read_history(events[:12]).outcome == "stopped"
 
 
 def test_units_are_those_that_count():

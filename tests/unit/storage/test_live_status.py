@@ -23,6 +23,8 @@ FULL = Status(
     iteration=7,
     executed=9,
     loss={"loss_sum": 6812.5, "loss_mean": 0.5},
+    metrics={"rmse": 0.75},
+    metrics_iteration=6,
     activity="training",
     nodes=(NodeStatus("server-0", "server", pid=42, host="far"), NodeStatus("worker-0", "worker", alive=False)),
     saves=SavesStatus(3, 4096, 6, 1, 4, "the disk is full"),
