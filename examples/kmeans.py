@@ -22,6 +22,7 @@ class KMeans(scar.Model):
 
     n_clusters: int = 10
     scale: float = 64.0  # centres start uniform in [0, scale)
+    metrics = (scar.Metric("rms_distance", of_mean="root"),)  # the root of the mean loss, on held-out data
 
     @classmethod
     def own_data(cls):

@@ -20,6 +20,7 @@ from scarml.errors import RunInUseError, UsageError
 from scarml.storage.faulty import FaultyStore
 from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
+from scarml.storage.rollback import roll_back
 from scarml.storage.run_folder import RunFolder
 from scarml.testing import tiny_problem
 
@@ -313,6 +314,22 @@ def test_a_run_goes_on_with_the_same_held_out_data_only() -> None:
                 again.run()
         else:
             assert again.run().iteration == 5
+
+
+def test_going_back_to_a_full_save_takes_back_what_early_stopping_knew(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"held_out": 0.25, "run": tmp_path / "r", "checkpoint": scar.Checkpoint("full", 1, 2)}
+    stop = scar.Stop(max_iters=5, patience=50, min_delta=0.1)
+    straight = scar.Job(*tiny_problem("mf"), stop=stop, **settings).run()
+    store = LocalStore(str(tmp_path / "r"))
+    for name in store.list("units/"):  # that of the end, x(5), and of x(4): only x(2) is left to go back to
+        if not name.endswith("000000000004.json"):
+            store.delete(name)
+    done = roll_back(RunFolder.open(store), lambda _: True)
+    assert done.unit.iteration == 2
+    again = scar.Job(*tiny_problem("mf"), stop=stop, resume="must", **settings).run()
+    assert (again.resumed_from or {})["iteration"] == 2
+    assert again.metrics[1:] == [(k + 3, values) for k, values in straight.metrics[3:]]
+    assert again.early_stopping == straight.early_stopping
 
 
 def test_what_is_told_of_held_out_data() -> None:

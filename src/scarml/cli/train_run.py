@@ -148,7 +148,8 @@ def _criterion(model_class: type[Model], s: Settings) -> Criterion | None:
     if s.patience is not None:
         return None  # who asks for early stopping does not want to stop before for a reason of ours
     default = registry.defaults_for(model_class, s.data).stop_loss_sum
-    return Criterion("loss_sum", default) if default is not None else None
+    trained_on = 1 - s.held_out if isinstance(s.held_out, float) else 1.0  # ours is a sum over the whole data set
+    return Criterion("loss_sum", default * trained_on) if default is not None else None
 
 
 def _job(

@@ -210,7 +210,7 @@ class Model(Protocol):
     def metrics(self) -> Sequence[Metric]:
         """What is told of it on held-out data; the first is what early stopping goes by. Default: nothing.
 
-        ``metrics: ClassVar = (Metric("rmse", of_mean="root"),)`` will do where it depends on no hyper-parameter.
+        ``metrics = (Metric("rmse", of_mean="root"),)`` will do where it depends on no hyper-parameter.
         """
         return ()
 

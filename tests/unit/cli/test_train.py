@@ -281,6 +281,12 @@ def test_metrics_are_shown_and_early_stopping_ends_the_run_well(scarml: Scarml) 
     assert scarml(*command, "--resume", "must", "--held-out", "0.2").code == 2
 
 
+def test_the_models_own_criterion_is_for_what_is_trained_on(scarml: Scarml) -> None:
+    ran = scarml("train", "mlr", "--data", "mnist-10k", "--held-out", "0.2")
+    assert ran.code == 0
+    assert "is below 3,633.36" in ran.out, "4,541.7 for all"
+
+
 def test_patience_takes_the_place_of_the_models_own_criterion(scarml: Scarml) -> None:
     command = ["train", "mlr", "--data", "mnist-10k", "--held-out", "0.5", "--patience", "9", "--max-iters", "1"]
     assert scarml(*command).code == 0, "there was no criterion that was not met"
