@@ -119,24 +119,22 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class LossComputed:
-    """The loss of one shard."""
+    """The losses of a worker's shards."""
 
     node: NodeId
     view: int
     commit: int
-    shard: int
-    loss: float
+    losses: Mapping[int, float] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsComputed:
-    """Of one held-out shard the sum over its examples, for each metric."""
+    """Of each of a worker's held-out shards the sum over its examples, for each metric."""
 
     node: NodeId
     view: int
     commit: int
-    shard: int
-    sums: Mapping[str, float] = field(hash=False)
+    sums: Mapping[int, Mapping[str, float]] = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -140,11 +140,11 @@ class StopRule:
         return self._awaited
 
     def take_in(self, event: m.LossComputed | m.MetricsComputed, iteration: int, executed: int) -> m.Report | None:
-        """One shard's part. Returns what to tell once all parts are there; they are added up in shard order."""
+        """One worker's part. Returns what to tell once all parts are there; they are added up in shard order."""
         if isinstance(event, m.LossComputed):
             if self._awaited is not m.EvaluateLoss:
                 return None
-            self._losses[event.shard] = event.loss
+            self._losses.update(event.losses)
             if len(self._losses) < self._n_shards:
                 return None
             self._awaited = None
@@ -152,7 +152,7 @@ class StopRule:
             return m.report("loss_evaluated", iteration=iteration, executed=executed, loss_sum=self._loss_sum)
         if self._awaited is not m.EvaluateMetrics or self._held_out is None:
             return None
-        self._sums[event.shard] = event.sums
+        self._sums.update(event.sums)
         if len(self._sums) < self._n_shards:
             return None
         self._awaited = None

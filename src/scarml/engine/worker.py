@@ -78,6 +78,8 @@ class Worker:
         self._outstanding: set[int] = set()
         self._new_local: list[Blocks] = []
         self._n_examples = 0
+        self._evaluation: m.EvaluateLoss | m.EvaluateMetrics | None = None
+        self._evaluated: dict[int, ShardResult] = {}
         self._gathered: dict[ShardOrder, _Gathered] = {}
         self._whole: dict[tuple[int, int, str], Blocks] = {}
         """By view, commit and name."""
@@ -89,6 +91,7 @@ class Worker:
             case m.ComputePhase() if self.holder.obeys(order.view) and order.commit == self.holder.commit + 1:
                 return self._start_phase(order)
             case m.EvaluateLoss() | m.EvaluateMetrics() if self._is_at(order):
+                self._evaluation, self._evaluated = order, {}
                 return [RunShards(order, tuple(self._view.shards_of(self.name)))]
             case ShardResult():
                 return self._take_in(order)
@@ -134,10 +137,8 @@ class Worker:
         order = result.order
         if not self.holder.obeys(order.view):
             return []
-        if isinstance(order, m.EvaluateLoss):
-            return [Reply(m.LossComputed(self.name, order.view, order.commit, result.shard, result.loss))]
-        if isinstance(order, m.EvaluateMetrics):
-            return [Reply(m.MetricsComputed(self.name, order.view, order.commit, result.shard, result.sums))]
+        if not isinstance(order, m.ComputePhase):
+            return self._take_in_evaluated(order, result)
         if order != self._under_way or result.shard not in self._outstanding:
             return []
         self._outstanding.remove(result.shard)
@@ -147,6 +148,19 @@ class Worker:
         if not self._outstanding:
             outputs.append(Reply(m.Prepared(self.name, order.view, order.commit, self._n_examples)))
         return outputs
+
+    def _take_in_evaluated(self, order: m.EvaluateLoss | m.EvaluateMetrics, result: ShardResult) -> list[Output]:
+        if order != self._evaluation:
+            return []
+        done = self._evaluated
+        done[result.shard] = result
+        if len(done) < len(self._view.shards_of(self.name)):
+            return []
+        if isinstance(order, m.EvaluateLoss):
+            losses = {shard: r.loss for shard, r in done.items()}
+            return [Reply(m.LossComputed(self.name, order.view, order.commit, losses))]
+        sums = {shard: r.sums for shard, r in done.items()}
+        return [Reply(m.MetricsComputed(self.name, order.view, order.commit, sums))]
 
     def _commit(self, order: m.CommitPhase) -> list[Output]:
         if not self.holder.obeys(order.view) or order.commit != self.holder.commit + 1:

@@ -218,7 +218,7 @@ class Driver:
             case m.CommitPhase():
                 self.inbox.append(m.Committed(node, order.view, order.commit))
             case m.EvaluateLoss() | m.EvaluateMetrics():
-                self.inbox += [self._evaluated(node, order, shard) for shard in view.shards_of(node)]
+                self.inbox += self._evaluated(node, order)
             case m.MeasureDistances():
                 self.inbox.append(m.DistancesMeasured(node, order.save_id, self._measure(node, order.changed_only)))
             case m.SaveBlocks():
@@ -239,11 +239,14 @@ class Driver:
             case _:
                 raise AssertionError(f"the controller sends {order}")
 
-    def _evaluated(self, node: NodeId, order: m.EvaluateLoss | m.EvaluateMetrics, shard: int) -> m.Event:
+    def _evaluated(self, node: NodeId, order: m.EvaluateLoss | m.EvaluateMetrics) -> list[m.Event]:
+        shards = self.controller.view.shards_of(node)
+        if not shards:
+            return []
         if isinstance(order, m.EvaluateLoss):
-            return m.LossComputed(node, order.view, order.commit, shard, self.loss / N_SHARDS)
+            return [m.LossComputed(node, order.view, order.commit, dict.fromkeys(shards, self.loss / N_SHARDS))]
         square = self.rmse(self.clock.iteration) ** 2
-        return m.MetricsComputed(node, order.view, order.commit, shard, {"rmse": square})
+        return [m.MetricsComputed(node, order.view, order.commit, {shard: {"rmse": square} for shard in shards})]
 
     def _install(self, node: NodeId, order: m.InstallView) -> None:
         view = self.controller.view

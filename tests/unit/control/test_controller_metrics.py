@@ -65,9 +65,9 @@ def test_sums_are_added_in_the_order_of_shards() -> None:
     d.inbox = []
     sums = [1.0, 1e100, 1.0, -1e100]
     for shard in (3, 1, 2):
-        assert d.feed(m.MetricsComputed("worker-0", 1, 0, shard, {"mean": sums[shard]})) == []
-    assert d.feed(m.LossComputed("worker-0", 1, 0, 0, 7.0)) == [], "the loss is known: a late part of it is nothing"
-    d.feed(m.MetricsComputed("worker-0", 1, 0, 0, {"mean": sums[0]}))
+        assert d.feed(m.MetricsComputed("worker-0", 1, 0, {shard: {"mean": sums[shard]}})) == []
+    assert d.feed(m.LossComputed("worker-0", 1, 0, {0: 7.0})) == [], "the loss is known: a late part of it is nothing"
+    d.feed(m.MetricsComputed("worker-0", 1, 0, {0: {"mean": sums[0]}}))
     assert d.said("metrics_evaluated")[0]["metrics"] == {"mean": 0.0}
 
 

@@ -106,7 +106,7 @@ def test_losses_are_folded_in_the_order_of_shards() -> None:
     d.run(State.EVALUATING)
     parts = {0: 1e16, 1: 1.0, 2: -1e16, 3: 1.0}
     for shard in (3, 1, 0, 2):
-        d.feed(m.LossComputed("worker-0", 1, 0, shard, parts[shard]))
+        d.feed(m.LossComputed("worker-0", 1, 0, {shard: parts[shard]}))
     assert d.said("loss_evaluated")[0]["loss_sum"] == ((1e16 + 1.0) - 1e16) + 1.0
 
 
@@ -124,7 +124,7 @@ def test_the_run_ends_when_the_loss_is_below_the_criterion() -> None:
     d.run(lambda d: d.clock.iteration == 4 and d.state is State.EVALUATING)
     d.loss, d.inbox = 0.4, []
     for shard in range(4):
-        done = d.feed(m.LossComputed("worker-0", 1, 4, shard, 0.1))
+        done = d.feed(m.LossComputed("worker-0", 1, 4, {shard: 0.1}))
     assert done[:2] == ["“loss_evaluated”", "“save_started”"]
     assert d.state is State.SAVING
     d.run()
@@ -198,7 +198,7 @@ def test_what_is_of_another_view_or_commit_or_of_nobody_is_ignored() -> None:
         m.Prepared("server-0", 1, 4),
         m.Committed("server-0", 1, 2),
         m.Committed("server-0", 1, 3),
-        m.LossComputed("worker-0", 1, 2, 0, -1e9),
+        m.LossComputed("worker-0", 1, 2, {0: -1e9}),
         m.DistancesMeasured("server-0", 1, {}),
         m.DistancesMeasured("server-9", 3, {}),
         m.BlocksStaged("server-0", 1, 8),
