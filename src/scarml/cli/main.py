@@ -20,6 +20,7 @@ from scarml.cli import (
     demo,
     demo_servers,
     export,
+    figure,
     inspect,
     live_commands,
     models,
@@ -56,6 +57,7 @@ app.command("bound")(bound.bound)
 app.command("verify")(verify.verify)
 app.command("export")(export.export)
 app.command("rollback")(rollback.rollback)
+app.command("figure")(figure.figure)
 app.add_typer(data.app, name="data")
 
 

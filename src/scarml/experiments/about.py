@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from scarml.experiments.failure import FailurePlan
-
 __all__ = ["About"]
 
 
@@ -29,21 +27,27 @@ class About:
         if resumed and path.exists():
             self._minutes_before = float(json.loads(path.read_text())["minutes"])
 
-    def write(self, plan: FailurePlan, n_jobs: int, minutes: float) -> None:
-        """Write it, after a run of so many minutes, whole or interrupted."""
-        facts = {
-            "command": f"python -m scarml.experiments.first_table --out {self._path.parent} --trials {plan.n_trials}",
+    def write(self, command: str, minutes: float, n_jobs: int, **facts: object) -> None:
+        """Write it, after a run of so many minutes, whole or interrupted.
+
+        Args:
+            command: that makes the results.
+            minutes: of this run; those of the runs before are added.
+            n_jobs: processes.
+            facts: what else there is to know, seeds for example.
+        """
+        known = {
+            "command": command,
             "minutes": round(self._minutes_before + minutes, 2),
             "processes": n_jobs,
-            "failure_seed": plan.seed,
-            "lost_fraction": str(plan.lost_fraction),
+            **facts,
             "python": platform.python_version(),
             "scarml": _version_of_scarml(),
             "numpy": np.__version__,
             "numba": version("numba"),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(facts, indent=1) + "\n")
+        self._path.write_text(json.dumps(known, indent=1) + "\n")
 
     def in_words(self) -> str:
         """One sentence, from the file."""

@@ -19,7 +19,7 @@ from scarml.core.rng import stream
 from scarml.errors import UsageError
 from scarml.experiments.problem import Trainer
 
-__all__ = ["Failure", "FailurePlan", "draw_failures", "truncated_geometric_mean"]
+__all__ = ["Failure", "FailurePlan", "draw_failures", "groups_of", "lose_groups", "truncated_geometric_mean"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,40 @@ def draw_failures(trainer: Trainer, n_iters: int, plan: FailurePlan) -> list[Fai
         raise UsageError(
             f"no failure after phase {plan.after_phase} fits into {n_iters} iterations of {trainer.n_phases} phase(s)"
         )
-    group_of = {t.name: np.unique(trainer.problem.model.groups(t), return_inverse=True)[1] for t in trainer.tables}
+    groups = groups_of(trainer)
     failures = []
     for trial in range(plan.n_trials):
         commit = _truncated_geometric(plan, trial, n_iters) * trainer.n_phases + plan.after_phase
-        failures.append(Failure(trial, commit, _lost_blocks(group_of, plan, trial)))
+        lost = lose_groups(groups, float(plan.lost_fraction), stream(plan.seed, "lost-groups", trial))
+        failures.append(Failure(trial, commit, lost))
     return failures
+
+
+def groups_of(trainer: Trainer) -> dict[str, Ids]:
+    """Per table the group of each block, numbered from 0 without gaps."""
+    return {t.name: np.unique(trainer.problem.model.groups(t), return_inverse=True)[1] for t in trainer.tables}
+
+
+def lose_groups(groups: Mapping[str, Ids], fraction: float, rng: np.random.Generator) -> dict[str, Ids]:
+    """The blocks of a fraction of all groups, but at least of one, drawn uniformly over all tables together.
+
+    Args:
+        groups: as `groups_of` gives them.
+        fraction: above 0 and at most 1. With the same random numbers a larger one loses what a smaller one does.
+        rng: draws the order in which groups are lost.
+
+    Returns:
+        Per table the ids of the lost blocks, ascending; tables that lose nothing are left out.
+    """
+    sizes = [int(g.max()) + 1 for g in groups.values()]
+    n_lost = max(1, round(fraction * sum(sizes)))
+    hit = np.zeros(sum(sizes), bool)
+    hit[rng.permutation(len(hit))[:n_lost]] = True
+    lost = {
+        name: np.flatnonzero(mine[groups[name]])
+        for name, mine in zip(groups, np.split(hit, np.cumsum(sizes)[:-1]), strict=True)
+    }
+    return {name: ids for name, ids in lost.items() if len(ids)}
 
 
 def truncated_geometric_mean(probability: float, last: int) -> float:
@@ -115,15 +143,3 @@ def _truncated_geometric(plan: FailurePlan, trial: int, n_iters: int) -> int:
     u = stream(plan.seed, "failure-iteration", trial).random()
     k = math.ceil(math.log1p(-u * -math.expm1(last * math.log1p(-p))) / math.log1p(-p))
     return min(max(k, 1), last)
-
-
-def _lost_blocks(group_of: Mapping[str, Ids], plan: FailurePlan, trial: int) -> dict[str, Ids]:
-    sizes = [int(g.max()) + 1 for g in group_of.values()]
-    n_lost = max(1, round(plan.lost_fraction * sum(sizes)))
-    hit = np.zeros(sum(sizes), bool)
-    hit[stream(plan.seed, "lost-groups", trial).permutation(len(hit))[:n_lost]] = True
-    lost = {
-        name: np.flatnonzero(mine[group_of[name]])
-        for name, mine in zip(group_of, np.split(hit, np.cumsum(sizes)[:-1]), strict=True)
-    }
-    return {name: ids for name, ids in lost.items() if len(ids)}

@@ -99,7 +99,9 @@ def run(
             cells = [Cell(STRATEGIES[name], lag) for name in part.strategies for lag in part.lags]
             texts.append(render(part, sweep.run(cells, out / part.folder, tell), sweep.trajectory.n_iters))
     finally:
-        about.write(plan, n_jobs, (time.monotonic() - began_s) / 60)
+        command = f"python -m scarml.experiments.first_table --out {out} --trials {plan.n_trials}"
+        facts = {"failure_seed": plan.seed, "lost_fraction": str(plan.lost_fraction)}
+        about.write(command, (time.monotonic() - began_s) / 60, n_jobs, **facts)
     return "\n\n".join([about.in_words(), *texts])
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
-from scarml.core.block import Ids, Table
+import numpy as np
+
+from scarml.core.block import Blocks, Ids, Table
 from scarml.core.model import Context, Model
+from scarml.core.rng import stream
 from scarml.core.sequential import Sequential, State
 from scarml.errors import UsageError
 from scarml.models import registry
+from scarml.theory.perturbation import perturbation_norm
 
-__all__ = ["Panel", "Problem", "Trainer", "trainer_for"]
+__all__ = ["Measured", "Panel", "Problem", "Trainer", "trainer_for"]
+
+Measured = Literal["loss_sum", "distance"]
+"""What the criterion is about: the summed loss, or the distance ‖x(k) − x*‖ to an optimum that the model knows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,11 +28,12 @@ class Problem:
     """A model on its data, and when it has converged.
 
     Args:
-        model: the algorithm; deterministic (noisy ones need controls of their own for every trial).
+        model: the algorithm.
         data: what it takes.
-        criterion: converged when the summed loss is below it.
+        criterion: converged when the summed loss is below it, or with ``optimum`` the distance.
         seed: of all random values of the training.
         n_shards: how finely the data is cut.
+        optimum: x*, where the criterion is about ‖x(k) − x*‖ instead of the loss.
     """
 
     model: Model
@@ -33,6 +41,7 @@ class Problem:
     criterion: float
     seed: int = 0
     n_shards: int = 16
+    optimum: State | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class Panel:
         data: name of a data set, or None for the model's own data.
         criterion: None for what the model declares.
         seed, n_shards: as in `Problem`.
+        hyper_parameters: pairs of name and value, for what differs from what the model declares for the data.
+        measured: what the criterion is about.
 
     Example:
         >>> Panel("mlr", "mnist").name
@@ -55,6 +66,8 @@ class Panel:
     criterion: float | None = None
     seed: int = 0
     n_shards: int = 16
+    hyper_parameters: tuple[tuple[str, Any], ...] = ()
+    measured: Measured = "loss_sum"
 
     @property
     def name(self) -> str:
@@ -72,7 +85,18 @@ class Panel:
         if criterion is None:
             raise UsageError(f"{self.name} declares no criterion; give one, midway between two successive losses")
         data = registry.data_for(model, self.data)
-        return Problem(registry.create(model, self.data), data, criterion, self.seed, self.n_shards)
+        created = registry.create(model, self.data, **dict(self.hyper_parameters))
+        optimum = _optimum(created, data) if self.measured == "distance" else None
+        return Problem(created, data, criterion, self.seed, self.n_shards, optimum)
+
+
+def _optimum(model: Model, data: Any) -> State:
+    """Of a model with one table, which has it as its ``optimum``."""
+    known = getattr(model, "optimum", None)  # optional for users' models, so not part of the protocol
+    if known is None:
+        raise UsageError(f"{type(model).__name__} does not know its optimum; measure its summed loss")
+    (table,) = model.tables(data)
+    return {table.name: Blocks(table, table.all_ids, {"value": np.array(known)})}
 
 
 class Trainer:
@@ -96,6 +120,7 @@ class Trainer:
         self.commit = 0
         """Commits done: iteration and phase in one number."""
         self._run = Sequential(problem.model, problem.data, seed=problem.seed, n_shards=problem.n_shards)
+        self._seed = problem.seed
         self._initial = self.state()
 
     @property
@@ -122,12 +147,18 @@ class Trainer:
         """A copy of all blocks but derived ones."""
         return {t.name: self._run.state[t.name].copy() for t in self.tables}
 
-    def start(self, state: State, commit: int) -> None:
-        """Go on from ``state``, of which a copy is taken, as the state after ``commit``."""
+    def start(self, state: State, commit: int, key: int | None = None) -> None:
+        """Go on from ``state``, of which a copy is taken, as the state after ``commit``.
+
+        With a ``key`` the random values from here on are others, of their own for each key. A noisy algorithm is
+        otherwise compared with what one stream of them happened to do.
+        """
         for t in self.tables:
             self._run.state[t.name].put(state[t.name])
         self._run.rebuild()
         self.commit = commit
+        seed = self.problem.seed
+        self._seed = seed if key is None else int(stream(seed, "re-keyed", key).integers(1 << 31))
 
     def next_commit(self) -> None:
         """One phase."""
@@ -145,12 +176,16 @@ class Trainer:
         return self._run.repair(lost, self._upcoming())
 
     def loss_sum(self) -> float:
-        """The loss of the present state."""
-        return self._run.loss_sum()
+        """The loss of the present state, or with a known optimum the distance from it."""
+        optimum = self.problem.optimum
+        if optimum is None:
+            return self._run.loss_sum()
+        pairs = [(self._run.state[name], x) for name, x in optimum.items()]
+        return perturbation_norm(pairs, self.problem.model.distance)
 
     def _upcoming(self) -> Context:
         iteration, phase = divmod(self.commit, self.n_phases)
-        return Context(self.problem.seed, iteration + 1, phase)
+        return Context(self._seed, iteration + 1, phase)
 
 
 @lru_cache(maxsize=1)  # a data set may fill much of the memory

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import os
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, TypeVar, overload
 
 from scarml.errors import DataError
 
-__all__ = ["SETTINGS", "TrialRow", "read_folder", "read_rows", "write_rows"]
+__all__ = ["SETTINGS", "TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +64,70 @@ class TrialRow:
     """Iteration cost in whole iterations."""
 
 
-_NAMES = [f.name for f in fields(TrialRow)]
-SETTINGS = tuple(_NAMES[: _NAMES.index("trial")])
-"""Names of the columns that are settings."""
+_Row = TypeVar("_Row")
 _TYPES = {"str": str, "int": int, "float": float}
 
 
-def write_rows(path: Path, rows: Iterable[TrialRow]) -> None:
-    """Write a CSV file, whole or not at all."""
+def column_names(kind: type[Any]) -> list[str]:
+    """Of a table whose rows are of this kind."""
+    return [f.name for f in fields(kind)]
+
+
+SETTINGS = tuple(column_names(TrialRow)[: column_names(TrialRow).index("trial")])
+"""Names of the columns that are settings."""
+
+
+def write_rows(path: Path, rows: Iterable[Any], kind: type[Any] = TrialRow) -> None:
+    """Write a CSV file, whole or not at all; compressed where its name ends in ``.gz``.
+
+    The same rows make the same bytes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with part.open("w", newline="") as file:
-        writer = csv.DictWriter(file, _NAMES, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, column_names(kind), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    data = text.getvalue().encode()
+    part.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     part.replace(path)
 
 
-def read_rows(path: Path) -> list[TrialRow]:
+def append_row(path: Path, row: Any) -> None:
+    """Add a row to a file that `write_rows` has made and that is not compressed."""
+    with path.open("a", newline="") as file:
+        csv.DictWriter(file, column_names(type(row)), lineterminator="\n").writerow(asdict(row))
+
+
+@overload
+def read_rows(path: Path) -> list[TrialRow]: ...
+@overload
+def read_rows(path: Path, kind: type[_Row], *, torn: bool = False) -> list[_Row]: ...
+def read_rows(path: Path, kind: type[Any] = TrialRow, *, torn: bool = False) -> list[Any]:
     """The rows of a file.
+
+    Args:
+        path: a CSV file; compressed if its name ends in ``.gz``.
+        kind: of the rows, a dataclass.
+        torn: leave out what comes after the last line break: a row that was not written to its end.
 
     Raises:
         DataError: naming file and line, if it is not such a file.
     """
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        if reader.fieldnames != _NAMES:
-            raise DataError(f"{path}, line 1 has columns {reader.fieldnames}; expected {_NAMES}")
-        try:
-            return [
-                TrialRow(**{f.name: _TYPES[str(f.type)](line[f.name]) for f in fields(TrialRow)}) for line in reader
-            ]
-        except (TypeError, ValueError) as error:
-            raise DataError(f"{path}, line {reader.line_num} is no trial: {error}") from error
+    try:
+        data = path.read_bytes()
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if torn:
+        text = text[: text.rfind("\n") + 1]
+    reader, names = csv.DictReader(io.StringIO(text)), column_names(kind)
+    if reader.fieldnames != names:
+        raise DataError(f"{path}, line 1 has columns {reader.fieldnames}; expected {names}")
+    try:
+        return [kind(**{f.name: _TYPES[str(f.type)](line[f.name]) for f in fields(kind)}) for line in reader]
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{path}, line {reader.line_num} is no trial: {error}") from error
 
 
 def read_folder(folder: Path) -> Sequence[TrialRow]:

@@ -6,7 +6,6 @@ anew when any setting differs. An interrupt loses the cell under way only.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,18 +17,18 @@ from scarml.core.sequential import State, digest
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, draw_failures
 from scarml.experiments.problem import Panel, Trainer, trainer_for
+from scarml.experiments.processes import Processes
 from scarml.experiments.replay import replay
 from scarml.experiments.results import SETTINGS, TrialRow, read_rows, write_rows
 from scarml.experiments.trajectory import Crossing, Trajectory, record
-from scarml.experiments.trial import Recovered, control, recover, train_to_criterion
+from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
 
 __all__ = ["FLOOR", "Cell", "Strategy", "Sweep", "full", "partial", "repair"]
 
 Tell = Callable[[str], None]
 _Key = tuple[int, str]
-Run = tuple[State, int, float, bool]
+Run = tuple[State, int, float, Looking]
 """Arguments of `train_to_criterion`."""
-RunAll = Callable[[Sequence[Run]], Sequence[Crossing]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +97,13 @@ class Sweep:
         every_loss: bool = False,
         trainer: Trainer | None = None,
     ) -> None:
-        if n_jobs < 1 or (trainer is not None and n_jobs > 1):
-            raise UsageError(f"{n_jobs} processes; expected at least 1, and 1 for a problem without a name")
+        if trainer is not None and n_jobs > 1:
+            raise UsageError(f"{n_jobs} processes; expected 1 for a problem without a name")
         self.panel = panel
         self.plan = plan
         self.trainer = trainer or trainer_for(panel)
-        self._every_loss = every_loss
-        self._run_all = _in_parallel(panel, n_jobs) if n_jobs > 1 else _one_by_one(self.trainer)
+        self._how = Looking(every_loss=every_loss)
+        self._processes = Processes(n_jobs)
         self._trajectory: Trajectory | None = None
         self._failures: list[Failure] = []
         self._known: dict[_Key, Crossing] = {}
@@ -166,9 +165,15 @@ class Sweep:
             if key == (start.commit, digest(self.trajectory.states[start.commit])):
                 self._known[key] = zero
             if key not in self._known:
-                runs[key] = (start.state, start.commit, zero.interpolated, self._every_loss)
+                runs[key] = (start.state, start.commit, zero.interpolated, self._how)
         self._known.update(zip(runs, self._run_all(list(runs.values())), strict=True))
         return [self._known[key] for key in keys]
+
+    def _run_all(self, runs: Sequence[Run]) -> list[Crossing]:
+        if self._processes.n == 1:  # of a problem that may have no name
+            return [train_to_criterion(self.trainer, *run) for run in runs]
+        done = dict(self._processes.map(_trial, ((self.panel, run) for run in runs)))
+        return [done[i] for i in range(len(runs))]
 
     def _row(self, cell: Cell, failure: Failure, start: Recovered, zero: Crossing, reached: Crossing) -> TrialRow:
         spent = start.rework_iters + start.repair_iters
@@ -217,20 +222,6 @@ class Sweep:
         wanted = self._settings(cell)
         same = all(getattr(row, name) == wanted[name] for row in rows for name in SETTINGS)
         return rows if same and [r.trial for r in rows] == list(range(self.plan.n_trials)) else None
-
-
-def _one_by_one(trainer: Trainer) -> RunAll:
-    return lambda runs: [train_to_criterion(trainer, *run) for run in runs]
-
-
-def _in_parallel(panel: Panel, n_jobs: int) -> RunAll:
-    joblib = importlib.import_module("joblib")  # on demand: only sweeps need it
-
-    def run_all(runs: Sequence[Run]) -> Sequence[Crossing]:
-        crossings: list[Crossing] = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(_trial)(panel, run) for run in runs)
-        return crossings
-
-    return run_all
 
 
 def _trial(panel: Panel, run: Run) -> Crossing:

@@ -22,12 +22,32 @@ from scarml.experiments.trajectory import Crossing, Trajectory
 from scarml.theory.iteration_cost import interpolated_crossing
 from scarml.theory.perturbation import perturbation_norm
 
-__all__ = ["Recovered", "control", "recover", "train_to_criterion"]
+__all__ = ["PLAIN", "Looking", "Recovered", "control", "recover", "train_to_criterion"]
 
 WINDOW_ITERS = 4
 """Losses are evaluated for so many iterations after the start, and from so many before the control's crossing."""
 LONGEST = 10.0
 """A run that has not met the criterion after so many lengths of the baseline counts as one that never does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """How a run is watched.
+
+    Args:
+        every_loss: evaluate every loss: for noisy algorithms, and to check that leaving some out changes nothing.
+        stride: later than `WINDOW_ITERS` after the expected crossing, evaluate one loss in so many.
+        key: of the random values, see `Trainer.start`.
+        until: give up after this iteration, and leave the trainer there.
+    """
+
+    every_loss: bool = False
+    stride: int = 1
+    key: int | None = None
+    until: float = math.inf
+
+
+PLAIN = Looking()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,50 +124,69 @@ def control(trainer: Trainer, trajectory: Trajectory, commit: int) -> Crossing:
     return Crossing(interpolated_crossing(at, losses, trainer.problem.criterion), trajectory.crossing.whole)
 
 
-def train_to_criterion(
-    trainer: Trainer, state: State, commit: int, expected: float, every_loss: bool = False
-) -> Crossing:
+def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: float, how: Looking = PLAIN) -> Crossing:
     """Train from the state after ``commit`` until the criterion is met.
 
     A loss may cost more than an iteration. So it is evaluated for `WINDOW_ITERS` after the start, where a perturbed run
-    may meet the criterion by luck, and again from as many iterations before ``expected``. If it is below the criterion
-    at the beginning of the second window already, the run is repeated with every loss evaluated. So nothing is missed
-    but a loss that dips below the criterion between the windows only.
+    may meet the criterion by luck, and again from as many iterations before ``expected``. Where a loss after a gap
+    turns out to be below the criterion, the run goes back to the one before the gap and evaluates them all. So nothing
+    is missed but a loss that dips below the criterion within a gap only.
 
     Args:
         trainer: of the problem.
         state: of which a copy is taken.
         commit: where to go on.
         expected: the control's crossing, in iterations from x(0).
-        every_loss: evaluate every loss.
+        how: which losses are evaluated, with what random values, and until when.
     """
-    found = None if every_loss else _search(trainer, state, commit, expected, math.ceil(expected) - WINDOW_ITERS)
-    if found is None:
-        found = _search(trainer, state, commit, expected, 0)
-    assert found is not None  # every loss was evaluated
-    return found
-
-
-def _search(trainer: Trainer, state: State, commit: int, expected: float, look_from: float) -> Crossing | None:
-    """None if the loss is below the criterion, and it is not known since when.
-
-    Only whole iterations meet the criterion. A start between phases serves to interpolate the iteration it is in.
-    """
-    criterion, last = trainer.problem.criterion, LONGEST * max(expected, 1.0)
-    first_window_ends = commit / trainer.n_phases + WINDOW_ITERS
-    trainer.start(state, commit)
-    at: list[float] = []
-    losses: list[float] = []
-    skipped = False
-    while trainer.iterations <= last:
-        if first_window_ends < trainer.iterations < look_from:
-            skipped, at, losses = True, [], []
-        else:
-            at = [*at[-1:], trainer.iterations]
-            losses = [*losses[-1:], trainer.loss_sum()]
-            if losses[-1] < criterion and trainer.at_boundary:
-                if skipped and len(losses) == 1:
-                    return None
-                return Crossing(interpolated_crossing(at, losses, criterion), trainer.iterations)
+    criterion, last = trainer.problem.criterion, min(how.until, LONGEST * max(expected, 1.0))
+    gaps = _Gaps(commit / trainer.n_phases, expected, how)
+    trainer.start(state, commit, how.key)
+    before: tuple[float, float] | None = None  # the last evaluation
+    kept: tuple[State, int] | None = None  # the state that it was of, while losses are left out
+    while True:
+        if not gaps.leave_out(trainer.iterations):
+            loss = trainer.loss_sum()
+            if loss < criterion and trainer.at_boundary:  # only whole iterations meet the criterion
+                if kept is None:
+                    return _crossing(before, (trainer.iterations, loss), criterion)
+                gaps.look_until(trainer.iterations)
+                trainer.start(*kept, how.key)
+            else:
+                before = (trainer.iterations, loss)
+            kept = None
+        following = math.floor(trainer.iterations) + 1
+        if following > last:
+            return Crossing(math.inf, math.inf)
+        if kept is None and gaps.leave_out(following):
+            kept = (trainer.state(), trainer.commit)
         trainer.next_iteration()
-    return Crossing(math.inf, math.inf)
+
+
+@dataclass(slots=True)
+class _Gaps:
+    """Which losses are left out."""
+
+    start: float
+    expected: float
+    how: Looking
+    looked_until: float = -1.0
+
+    def look_until(self, iteration: float) -> None:
+        """From now on leave out nothing up to there."""
+        self.looked_until = iteration
+
+    def leave_out(self, iteration: float) -> bool:
+        """Whether the loss of x(iteration) is not evaluated."""
+        if self.how.every_loss or iteration <= max(self.start + WINDOW_ITERS, self.looked_until):
+            return False
+        if iteration < math.ceil(self.expected) - WINDOW_ITERS:
+            return True
+        beyond = iteration - (math.ceil(self.expected) + WINDOW_ITERS)
+        return beyond > 0 and beyond % self.how.stride != 0
+
+
+def _crossing(before: tuple[float, float] | None, now: tuple[float, float], criterion: float) -> Crossing:
+    """Between the last two evaluations."""
+    at, losses = zip(*([before, now] if before else [now]), strict=True)
+    return Crossing(interpolated_crossing(at, losses, criterion), now[0])

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scarml.plots.style import BLACK, BLUE, GREEN, VERMILION, save
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -19,7 +21,6 @@ __all__ = ["draw", "figure"]
 
 Rows = Sequence[Mapping[str, Any]]
 
-DOTS_PER_INCH = 160
 AROUND_FAILURE = (-5, 9)
 """Iterations shown before and after the failure, in the panel below on the left."""
 
@@ -28,27 +29,18 @@ AROUND_FAILURE = (-5, 9)
 class _Look:
     label: str
     colour: str
-    """Of Okabe and Ito's palette, which colour-blind people can tell apart."""
     line: str = "-"
     width: float = 1.8
 
 
 _LOOKS = {
-    "no-failure": _Look("no failure", "#000000", (0, (1, 1)), 2.2),  # type: ignore[arg-type]
-    "partial": _Look("half of the servers lost (simulated), SCAR: partial recovery", "#0072B2"),
-    "full": _Look("half of the servers lost (simulated), full recovery", "#D55E00"),
-    "killed": _Look("process killed (SIGKILL, for real), SCAR goes on", "#009E73", "--"),
+    "no-failure": _Look("no failure", BLACK, (0, (1, 1)), 2.2),  # type: ignore[arg-type]
+    "partial": _Look("half of the servers lost (simulated), SCAR: partial recovery", BLUE),
+    "full": _Look("half of the servers lost (simulated), full recovery", VERMILION),
+    "killed": _Look("process killed (SIGKILL, for real), SCAR goes on", GREEN, "--"),
 }
 _NOTES = {"full": ("all set back to", 16, 8), "partial": ("goes on at", -12, -40)}
 """Words about a recovery, and where they stand beside it, in points."""
-_RC: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 9.5,
-    "axes.titlelocation": "left",
-    "svg.hashsalt": "scarml",  # the same picture is the same file
-}
 
 
 def draw(rows: Rows, criterion: float, folder: Path) -> list[Path]:
@@ -62,14 +54,7 @@ def draw(rows: Rows, criterion: float, folder: Path) -> list[Path]:
     Returns:
         Both paths, the PNG first.
     """
-    import matplotlib as mpl
-
-    paths = [folder / "demo.png", folder / "demo.svg"]
-    with mpl.rc_context(_RC):
-        drawn = figure(rows, criterion)
-        drawn.savefig(paths[0], dpi=DOTS_PER_INCH, metadata={"Software": None})
-        drawn.savefig(paths[1], metadata={"Date": None})
-    return paths
+    return save(lambda: figure(rows, criterion), folder, "demo")
 
 
 def figure(rows: Rows, criterion: float) -> Figure:

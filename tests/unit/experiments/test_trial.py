@@ -17,7 +17,7 @@ from scarml.experiments.failure import Failure, FailurePlan, draw_failures
 from scarml.experiments.problem import Panel, Trainer
 from scarml.experiments.replay import replay
 from scarml.experiments.trajectory import Trajectory, record
-from scarml.experiments.trial import Recovered, control, recover, train_to_criterion
+from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
 from scarml.theory.iteration_cost import full_recovery_cost
 
 FULL = Checkpoint("full", 1, 8, recovery="full")
@@ -136,7 +136,7 @@ def test_leaving_losses_out_changes_nothing(name: str, n_trials: int) -> None:
     for failure in draw_failures(trainer, trajectory.n_iters, FailurePlan(n_trials=n_trials)):
         start = recovered(trainer, trajectory, FULL_PARTIAL, failure, 1)
         run = (trainer, start.state, start.commit, trajectory.crossing.interpolated)
-        assert train_to_criterion(*run) == train_to_criterion(*run, every_loss=True)
+        assert train_to_criterion(*run) == train_to_criterion(*run, Looking(every_loss=True))
 
 
 def test_criterion_met_before_the_second_window_is_found() -> None:

@@ -1,0 +1,121 @@
+"""``scarml figure``: the experiments of the paper, run again, with a table of results and a picture of each."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from scarml.cli.figure_progress import TrialProgress
+    from scarml.experiments.figures import Figure, Wanted
+    from scarml.experiments.processes import Processes
+
+__all__ = ["figure"]
+
+SCHEMA_VERSION = 1
+
+
+def figure(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; all: one after the other.")] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="Show which there are.")] = False,
+    panel: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Run this panel only; may be repeated.")
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Of each panel (default: the figure's own number).")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller: seconds instead of minutes.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the perturbations; the training has its own.")] = 1,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Gets a folder of results for each figure.")] = Path(
+        "scar-figures"
+    ),
+    pictures: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Of the pictures (default: beside the results).")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    backend: Annotated[str, typer.Option(help="Of the processes: local, or ray (RAY_ADDRESS names the cluster).")] = (
+        "local"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
+) -> int:
+    """Run the paper's experiments again: a tidy table of all trials, and a picture.
+
+    What is there already is kept: after an interrupt the same command goes on, and a larger --trials adds to it.
+    """
+    from scarml.cli.exit_codes import DONE, STOPPED_AND_SAVED
+    from scarml.cli.figure_progress import TrialProgress
+    from scarml.errors import UsageError
+    from scarml.experiments import figures
+    from scarml.experiments.processes import Processes
+
+    if show_list:
+        _list([figures.figure(n) for n in figures.NAMES], as_json)
+        return DONE
+    if name is None:
+        raise UsageError(f"which figure? Expected one of {', '.join(figures.NAMES)}, or all")
+    wanted = [figures.figure(n) for n in (figures.NAMES if name == "all" else (name,))]
+    if panel and len(wanted) > 1:
+        raise UsageError("--panel is for one figure; name it instead of all")
+    asked = figures.Wanted(quick, tuple(panel or ()), trials, seed)
+    processes = Processes(jobs, backend)  # type: ignore[arg-type]  # checked there
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    done = []
+    with TrialProgress(quiet) as progress:
+        try:
+            for one in wanted:
+                folder = out / (f"{one.file_name}-quick" if quick else one.file_name)
+                done.append(_make(one, folder, pictures or folder, asked, processes, progress))
+                if not as_json:
+                    _print(done[-1])
+        except KeyboardInterrupt:
+            progress.say("interrupted; every trial that was done is kept: the same command goes on")
+            return STOPPED_AND_SAVED
+    if as_json:
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "figures": done}, indent=2))
+    return DONE
+
+
+def _make(
+    one: Figure, folder: Path, pictures: Path, asked: Wanted, processes: Processes, progress: TrialProgress
+) -> dict[str, Any]:
+    from scarml.plots.figures import draw
+
+    began_s = time.monotonic()
+    rows = one.run(folder, asked, processes, progress.tell)
+    drawn = draw(one.name, [asdict(row) for row in rows], pictures, one.file_name)
+    return {
+        "figure": one.name,
+        "settings": one.summary(rows),
+        "results": str(folder),
+        "pictures": [str(p) for p in drawn],
+        "seconds": round(time.monotonic() - began_s, 1),
+    }
+
+
+def _print(made: dict[str, Any]) -> None:
+    print(f"{made['figure']}, {made['seconds']:,.0f} s; results: {made['results']}")
+    for s in made["settings"]:
+        low, high = s["c_interval"]
+        print(
+            f"  {s['setting']}: {s['trials']:,} trials, mean cost {s['mean_cost']:.2f} iterations, "
+            f"{s['exceedances']:,} above the bound, {100 * s['median_cost_over_bound']:.0f} % of it at the median and "
+            f"{100 * s['largest_cost_over_bound']:.0f} % at most; c = {s['c']:.4f} [{low:.4f}, {high:.4f}]"
+        )
+    for path in made["pictures"]:
+        print(f"  picture: {path}")
+
+
+def _list(figures: Sequence[Figure], as_json: bool) -> None:
+    if as_json:
+        described = [{"name": f.name, "description": f.description, "panels": list(f.panels)} for f in figures]
+        print(json.dumps({"schema_version": SCHEMA_VERSION, "figures": described}, indent=2))
+        return
+    for f in figures:
+        print(f"{f.name:<18} {f.description}")
+        print(f"{'':<18} panels: {', '.join(f.panels)}")

@@ -1,0 +1,87 @@
+"""Figures about the bound: their settings, and how they are run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scarml.errors import UsageError
+from scarml.experiments.about import About
+from scarml.experiments.bound_rows import BoundRow, of_setting, summarise
+from scarml.experiments.bound_sweep import BoundSweep, Setting
+from scarml.experiments.figures import Tell, Wanted
+from scarml.experiments.processes import Processes
+
+__all__ = ["BoundFigure"]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundFigure:
+    """One figure.
+
+    Args:
+        name: on the command line.
+        file_name: of its folder and pictures.
+        description: in a line.
+        settings: what is run, in full.
+        quick: what is run with ``--quick``.
+    """
+
+    name: str
+    file_name: str
+    description: str
+    settings: tuple[Setting, ...]
+    quick: tuple[Setting, ...]
+
+    @property
+    def panels(self) -> tuple[str, ...]:
+        """Names of the settings."""
+        return tuple(s.name for s in self.settings)
+
+    def run(
+        self,
+        folder: Path,
+        wanted: Wanted = Wanted(),  # noqa: B008  # frozen
+        processes: Processes = Processes(),  # noqa: B008  # frozen
+        tell: Tell = lambda *_: None,
+    ) -> list[BoundRow]:
+        """Run what is missing in the folder.
+
+        Args:
+            folder: gets a file for each setting, and ``about.json``.
+            wanted: how much.
+            processes: that trials are spread over.
+            tell: is told of progress.
+
+        Raises:
+            UsageError: if there is no panel of a name.
+        """
+        unknown = [name for name in wanted.panels if name not in self.panels]
+        if unknown:
+            raise UsageError(f"{self.name} has no panel {unknown[0]!r}; it has {', '.join(self.panels)}")
+        settings = self.quick if wanted.quick else self.settings
+        began_s = time.monotonic()
+        about = About(folder / "about.json", resumed=any(folder.glob("*.csv*")))
+        rows: list[BoundRow] = []
+        try:
+            for some in _with_one_baseline([s for s in settings if not wanted.panels or s.name in wanted.panels]):
+                rows += BoundSweep(some, wanted.seed, processes).run(folder, wanted.n_trials, tell)
+        finally:
+            command = f"scarml figure {self.name} {wanted.as_options()}".rstrip()
+            minutes = (time.monotonic() - began_s) / 60
+            about.write(command, minutes, processes.n, backend=processes.backend, seed=wanted.seed)
+        return rows
+
+    def summary(self, rows: Sequence[BoundRow]) -> list[dict[str, Any]]:
+        """What each setting came to; controls are no setting of their own."""
+        return [summarise(mine) for mine in of_setting(rows).values() if mine[0].perturbation != "none"]
+
+
+def _with_one_baseline(settings: Sequence[Setting]) -> list[list[Setting]]:
+    found: dict[Any, list[Setting]] = {}
+    for s in settings:
+        found.setdefault((s.panel, s.baseline_iters, s.at_iter, s.reference_iters, s.controls), []).append(s)
+    return list(found.values())

@@ -1,0 +1,330 @@
+"""Perturbations of known size along one trajectory, what they cost, and what Theorem 3.2 allows them to cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from scarml.core.rng import stream
+from scarml.core.sequential import State
+from scarml.errors import UsageError
+from scarml.experiments.baseline import Baseline, record_baseline
+from scarml.experiments.bound_rows import SETTINGS, BoundRow
+from scarml.experiments.failure import groups_of, lose_groups
+from scarml.experiments.figures import Tell
+from scarml.experiments.kept_rows import KeptRows
+from scarml.experiments.perturbations import away_from, distance_between, normal, reset
+from scarml.experiments.problem import Panel, Trainer, trainer_for
+from scarml.experiments.processes import Processes
+from scarml.experiments.trajectory import Crossing
+from scarml.experiments.trial import LONGEST, Looking, train_to_criterion
+from scarml.theory.iteration_cost import discounted_sum, perturbation_cost_bound
+
+__all__ = ["BoundSweep", "Kind", "Later", "Perturbed", "Setting", "run_perturbed"]
+
+Kind = Literal["random", "adversarial", "reset", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One series of trials in a figure about the bound.
+
+    Args:
+        figure, name: for tables and files.
+        panel: what is trained; the criterion is set by ``baseline_iters``.
+        kind: of the perturbations: ``random`` (normal), ``adversarial`` (straight away from the optimum), ``reset``
+            (a random part of the groups, to x(0)), or ``none``, for controls of a noisy algorithm.
+        baseline_iters: iterations that the criterion takes without perturbations.
+        at_iter: T, where norms are scaled, and where the perturbation strikes unless there is a ``probability``.
+        probability: of a random perturbation in every iteration; None for one, on x(T).
+        largest: norms are drawn uniformly up to so many times ‖x(T) − x*‖, reset fractions up to this.
+        n_trials: unless another number is asked for.
+        reference_iters: x* is the state after so many iterations, where the model does not know it.
+        controls: re-keyed runs without perturbation that a noisy algorithm's costs are measured against; 0 for a
+            deterministic one, which is its own control.
+        stride: evaluate one loss in so many far from the expected end.
+    """
+
+    figure: str
+    name: str
+    panel: Panel
+    kind: Kind
+    baseline_iters: int
+    at_iter: int
+    probability: float | None = None
+    largest: float = 1.0
+    n_trials: int = 1000
+    reference_iters: int = 0
+    controls: int = 0
+    stride: int = 1
+
+    @property
+    def file_name(self) -> str:
+        """Of its rows."""
+        return f"{self.name}.csv.gz"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Later:
+    """A perturbation that strikes while a trial runs: what it moves every table's values by, on x(at_iter)."""
+
+    at_iter: int
+    norm: float
+    trial: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Perturbed:
+    """A trial as it is given to a process.
+
+    Args:
+        state: what training goes on from.
+        commit: after which.
+        expected: the control's crossing.
+        how: which losses are evaluated, with what random values.
+        later: random perturbations that follow, by ascending iteration.
+        seed: of those.
+        lost_fraction: of the groups, which were reset.
+    """
+
+    state: State
+    commit: int
+    expected: float
+    how: Looking
+    later: tuple[Later, ...] = ()
+    seed: int = 0
+    lost_fraction: float = 0.0
+
+
+def run_perturbed(trainer: Trainer, trial: Perturbed) -> tuple[Crossing, int]:
+    """Train to the criterion, perturbed on the way.
+
+    Returns:
+        When the criterion was met, and how many of the later perturbations struck before that.
+    """
+    state, commit = trial.state, trial.commit
+    for struck, later in enumerate(trial.later):
+        until = replace(trial.how, until=later.at_iter)
+        crossing = train_to_criterion(trainer, state, commit, trial.expected, until)
+        if np.isfinite(crossing.whole):
+            return crossing, struck
+        state, commit = _struck(trainer.state(), trial.seed, later), trainer.commit
+    return train_to_criterion(trainer, state, commit, trial.expected, trial.how), len(trial.later)
+
+
+def _struck(state: State, seed: int, later: Later) -> State:
+    return normal(state, later.norm, stream(seed, "direction", later.trial, later.at_iter))
+
+
+def _run(panel: Panel, trial: Perturbed) -> tuple[Crossing, int]:
+    return run_perturbed(trainer_for(panel), trial)
+
+
+class BoundSweep:
+    """The trials of settings that share one baseline.
+
+    Args:
+        settings: on the same panel, with the same baseline and the same T.
+        seed: of the perturbations.
+        processes: that trials are spread over.
+        trainer: instead of the panel's own, for problems that have no name; then there must be one process.
+
+    Raises:
+        UsageError: if the settings do not belong together.
+    """
+
+    def __init__(
+        self,
+        settings: Sequence[Setting],
+        seed: int = 1,
+        processes: Processes = Processes(),  # noqa: B008  # frozen
+        trainer: Trainer | None = None,
+    ) -> None:
+        shared = {(s.panel, s.baseline_iters, s.at_iter, s.reference_iters, s.controls) for s in settings}
+        if len(shared) != 1:
+            raise UsageError(f"{len(shared)} different baselines in one sweep of {len(settings)} settings; expected 1")
+        if trainer is not None and processes.n > 1:
+            raise UsageError(f"{processes.n} processes; expected 1 for a problem without a name")
+        self.settings = settings
+        self.seed = seed
+        self._first = settings[0]
+        self._processes = processes
+        self.trainer = trainer or trainer_for(self._first.panel)
+        self._baseline: Baseline | None = None
+        self._control: Crossing | None = None
+
+    @property
+    def baseline(self) -> Baseline:
+        """Training without perturbations; recorded when it is first needed."""
+        if self._baseline is None:
+            self._baseline = record_baseline(self.trainer, self._first.baseline_iters, self._first.reference_iters)
+        return self._baseline
+
+    def run(self, folder: Path, n_trials: int | None = None, tell: Tell = lambda *_: None) -> list[BoundRow]:
+        """Run what is not there yet.
+
+        Args:
+            folder: gets a file for each setting.
+            n_trials: instead of what the settings say; controls keep their number.
+            tell: is told of progress.
+
+        Returns:
+            The rows of all settings, controls first.
+        """
+        tell(f"{self._first.panel.name}: baseline", 0, 1)
+        _ = self.baseline
+        tell(f"{self._first.panel.name}: baseline", 1, 1)
+        rows: list[BoundRow] = []
+        if self._first.controls:
+            none = replace(self._first, name=f"{self._first.name}-controls", kind="none", largest=0.0)
+            controls = self._cell(none, folder, self._first.controls, tell)
+            self._control = Crossing(
+                float(np.mean([r.control + r.cost for r in controls])),
+                float(np.mean([r.control_whole + r.cost_whole for r in controls])),
+            )
+            rows += controls
+        for setting in self.settings:
+            rows += self._cell(setting, folder, setting.n_trials if n_trials is None else n_trials, tell)
+        return rows
+
+    def _cell(self, setting: Setting, folder: Path, n_trials: int, tell: Tell) -> list[BoundRow]:
+        shared = self._columns(setting)
+        kept = KeptRows(folder / setting.file_name, BoundRow, shared)
+        missing = kept.missing(n_trials)
+        tell(setting.name, n_trials - len(missing), n_trials)
+        given: dict[int, Perturbed] = {}
+        for done, (number, outcome) in enumerate(self._outcomes(setting, missing, given), start=1):
+            kept.add(self._row(setting, shared, missing[number], given.pop(number), outcome))
+            tell(setting.name, n_trials - len(missing) + done, n_trials)
+        return kept.finish(n_trials)
+
+    def _outcomes(
+        self, setting: Setting, missing: Sequence[int], given: dict[int, Perturbed]
+    ) -> Iterator[tuple[int, tuple[Crossing, int]]]:
+        """As they are done; trials are made when their turn comes, since states may be large."""
+
+        def drawn() -> Iterator[tuple[Any, Perturbed]]:
+            for number, trial in enumerate(missing):
+                given[number] = self._draw(setting, trial)
+                yield target, given[number]
+
+        if self._processes.n == 1:  # of a problem that may have no name
+            target: Any = self.trainer
+            return self._processes.map(run_perturbed, drawn())
+        target = replace(setting.panel, criterion=self.baseline.criterion)
+        return self._processes.map(_run, drawn())
+
+    # --------------------------------------------------------------------------------------------------------- drawing
+    def _draw(self, setting: Setting, trial: int) -> Perturbed:
+        """The perturbations of a trial: of the same sizes in all settings."""
+        trajectory, n_phases, noisy = self.baseline.trajectory, self.trainer.n_phases, setting.controls > 0
+        key = None if not noisy else trial if setting.kind != "none" else -1 - trial
+        how = Looking(every_loss=noisy, stride=setting.stride, key=key)
+        expected = trajectory.crossing.interpolated
+        if setting.probability is not None:
+            later = tuple(self._later(setting, trial))
+            first = min(next((p.at_iter for p in later), trajectory.n_iters), trajectory.n_iters - 1)
+            later = tuple(p for p in later if p.at_iter >= first)
+            return Perturbed(trajectory.states[first * n_phases], first * n_phases, expected, how, later, self.seed)
+        state, lost = self._perturbed(setting, trial)
+        return Perturbed(state, setting.at_iter * n_phases, expected, how, lost_fraction=lost)
+
+    def _perturbed(self, setting: Setting, trial: int) -> tuple[State, float]:
+        """x(T) + δ, and the fraction of the groups that were reset for it."""
+        before = self.baseline.trajectory.states[setting.at_iter * self.trainer.n_phases]
+        rng = stream(self.seed, "perturbation", trial)
+        part = setting.largest * (1.0 - rng.random())
+        norm = part * float(self.baseline.distances[setting.at_iter])
+        if setting.kind == "random":
+            return normal(before, norm, rng), 0.0
+        if setting.kind == "adversarial":
+            return away_from(before, self.baseline.optimum, norm), 0.0
+        if setting.kind == "reset":
+            return reset(before, self.trainer.initial, lose_groups(groups_of(self.trainer), part, rng)), part
+        return before, 0.0
+
+    def _later(self, setting: Setting, trial: int) -> Iterator[Later]:
+        """Those of a trial, until long after it must be over."""
+        assert setting.probability is not None
+        rng = stream(self.seed, "struck", trial)
+        largest = setting.largest * float(self.baseline.distances[setting.at_iter])
+        at = 0
+        while True:
+            at += int(rng.geometric(setting.probability))
+            if at > LONGEST * self.baseline.trajectory.n_iters:
+                return
+            yield Later(at, largest * (1.0 - rng.random()), trial)
+
+    # -------------------------------------------------------------------------------------------------------- reporting
+    def _columns(self, setting: Setting) -> dict[str, Any]:
+        from_iter = None if setting.probability is not None else setting.at_iter
+        rate = self.baseline.rate(from_iter)
+        found = {
+            "figure": setting.figure,
+            "setting": setting.name,
+            "panel": setting.panel.name,
+            "model_seed": self.trainer.problem.seed,
+            "n_shards": self.trainer.problem.n_shards,
+            "baseline_iters": setting.baseline_iters,
+            "criterion": float(self.baseline.criterion),
+            "measured": setting.panel.measured,
+            "reference_iters": setting.reference_iters,
+            "perturbation": setting.kind,
+            "at_iter": -1 if setting.probability is not None else setting.at_iter,
+            "probability": 1.0 if setting.probability is None else setting.probability,
+            "largest": setting.largest,
+            "seed": self.seed,
+            "c": rate.c,
+            "c_low": rate.c_low,
+            "c_high": rate.c_high,
+            "bound_from_iter": from_iter or 0,
+            "distance": rate.start,
+            "distance_low": rate.start_low,
+        }
+        assert tuple(found) == SETTINGS
+        return found
+
+    def _row(
+        self,
+        setting: Setting,
+        shared: Mapping[str, Any],
+        trial: int,
+        perturbed: Perturbed,
+        outcome: tuple[Crossing, int],
+    ) -> BoundRow:
+        reached, n_struck = outcome
+        control = self._control or self.baseline.trajectory.crossing
+        if setting.probability is not None:
+            at = [later.at_iter for later in perturbed.later[:n_struck]]
+            norms = [later.norm for later in perturbed.later[:n_struck]]
+        else:
+            before = self.baseline.trajectory.states[perturbed.commit]
+            at, norms = [setting.at_iter], [distance_between(self.trainer, perturbed.state, before)]
+        since = [a - shared["bound_from_iter"] for a in at]
+        return BoundRow(
+            **shared,
+            trial=trial,
+            n_perturbations=len(at),
+            last_at_iter=at[-1] if at else -1,
+            lost_fraction=perturbed.lost_fraction,
+            norm=float(sum(norms)),
+            discounted_sum=float(discounted_sum(norms, since, shared["c"])) if at else 0.0,
+            control=control.interpolated,
+            control_whole=control.whole,
+            cost=reached.interpolated - control.interpolated,
+            cost_whole=reached.whole - control.whole,
+            bound=_bound(norms, since, shared["distance"], shared["c"]),
+            bound_high=_bound(norms, since, shared["distance_low"], shared["c_high"]),
+        )
+
+
+def _bound(norms: Sequence[float], at_iters: Sequence[int], start: float, c: float) -> float:
+    """0 without perturbations; infinite where the interval of c reaches 1, and the theorem says nothing."""
+    if not any(norms):
+        return 0.0
+    return float(perturbation_cost_bound(norms, at_iters, start, c)) if c < 1 else math.inf

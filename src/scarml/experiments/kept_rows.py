@@ -1,0 +1,69 @@
+"""The rows of one cell, kept trial by trial, so that an interrupt loses only what was under way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar
+
+from scarml.errors import DataError
+from scarml.experiments.results import append_row, read_rows, write_rows
+
+__all__ = ["KeptRows"]
+
+
+class _Trial(Protocol):
+    @property
+    def trial(self) -> int: ...
+
+
+Row = TypeVar("Row", bound=_Trial)
+
+
+class KeptRows(Generic[Row]):
+    """A file of rows with the same settings. What is there already is taken over, if its settings are these.
+
+    While trials are missing, rows are appended to a file beside it, which `finish` replaces. More trials can be added
+    to a finished file: each depends on its number and the settings alone.
+
+    Args:
+        path: of the finished file; compressed if it ends in ``.gz``.
+        kind: of the rows, a dataclass.
+        settings: names and values of columns that all rows share.
+    """
+
+    def __init__(self, path: Path, kind: type[Row], settings: Mapping[str, object]) -> None:
+        self._path = path
+        self._begun = path.with_name(f"{path.name.removesuffix('.gz')}.begun")
+        self._kind = kind
+        self._rows: dict[int, Row] = {}
+        for row in [*_rows_of(path, kind), *_rows_of(self._begun, kind)]:
+            if all(getattr(row, name) == value for name, value in settings.items()):
+                self._rows[row.trial] = row
+        if self._begun.exists():  # its last line may be torn, and other settings are given up
+            write_rows(self._begun, self._rows.values(), self._kind)
+
+    def missing(self, n_trials: int) -> list[int]:
+        """The numbers of the trials that are still to be done, of 0 … n_trials − 1."""
+        return [trial for trial in range(n_trials) if trial not in self._rows]
+
+    def add(self, row: Row) -> None:
+        """Keep the row of a trial."""
+        if not self._begun.exists():
+            write_rows(self._begun, self._rows.values(), self._kind)
+        self._rows[row.trial] = row
+        append_row(self._begun, row)
+
+    def finish(self, n_trials: int) -> list[Row]:
+        """Write the file, with trials beyond ``n_trials`` that were there; the rows of 0 … n_trials − 1 in order."""
+        write_rows(self._path, [self._rows[trial] for trial in sorted(self._rows)], self._kind)
+        self._begun.unlink(missing_ok=True)
+        return [self._rows[trial] for trial in range(n_trials)]
+
+
+def _rows_of(path: Path, kind: type[Row]) -> list[Row]:
+    """What can be read; nothing of a file that is missing or of another form."""
+    try:
+        return read_rows(path, kind, torn=True) if path.exists() else []
+    except DataError:
+        return []

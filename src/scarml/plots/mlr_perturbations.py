@@ -1,0 +1,13 @@
+"""Figure 5: MLR on MNIST, random perturbations and such away from the optimum."""
+
+from __future__ import annotations
+
+from scarml.plots.bound import BoundPanel
+
+__all__ = ["PANELS"]
+
+_LABEL = r"$\|\delta\|$, in the unit of the parameters"
+PANELS = (
+    BoundPanel("MLR, random perturbations", "random", _LABEL),
+    BoundPanel("MLR, straight away from the optimum", "adversarial", _LABEL),
+)
