@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SETTINGS", "BoundRow", "interpolation_error", "of_setting", "summarise"]
+__all__ = ["ESTIMATES", "SETTINGS", "BoundRow", "interpolation_error", "of_setting", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
 class BoundRow:
-    """One trial. Up to ``trial`` the settings, the same in all rows of a file; then what happened."""
+    """One trial. Up to ``c`` the settings, the same in all rows of a file; then what the theorem needs; the trial."""
 
     figure: str
     setting: str
@@ -74,8 +74,11 @@ class BoundRow:
     """With the upper end of c's interval and the lower one of the distance's."""
 
 
-SETTINGS = tuple(f.name for f in fields(BoundRow))[: [f.name for f in fields(BoundRow)].index("trial")]
+_NAMES = [f.name for f in fields(BoundRow)]
+SETTINGS = tuple(_NAMES[: _NAMES.index("c")])
 """Names of the columns that are settings."""
+ESTIMATES = tuple(_NAMES[_NAMES.index("c") : _NAMES.index("trial")])
+"""Names of the columns that are estimated from the baseline, for the theorem."""
 
 
 def interpolation_error(c: float, measured: str) -> float:

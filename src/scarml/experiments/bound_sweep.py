@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +16,7 @@ from scarml.core.rng import stream
 from scarml.core.sequential import State
 from scarml.errors import UsageError
 from scarml.experiments.baseline import Baseline, record_baseline
-from scarml.experiments.bound_rows import SETTINGS, BoundRow
+from scarml.experiments.bound_rows import ESTIMATES, SETTINGS, BoundRow
 from scarml.experiments.failure import groups_of, lose_groups
 from scarml.experiments.figures import Tell
 from scarml.experiments.kept_rows import KeptRows
@@ -23,6 +25,7 @@ from scarml.experiments.problem import Panel, Trainer, trainer_for
 from scarml.experiments.processes import Processes
 from scarml.experiments.trajectory import Crossing
 from scarml.experiments.trial import LONGEST, Looking, train_to_criterion
+from scarml.theory.convergence_rate import RateEstimate
 from scarml.theory.iteration_cost import discounted_sum, perturbation_cost_bound
 
 __all__ = ["BoundSweep", "Kind", "Later", "Perturbed", "Setting", "run_perturbed"]
@@ -157,6 +160,7 @@ class BoundSweep:
         self.trainer = trainer or trainer_for(self._first.panel)
         self._baseline: Baseline | None = None
         self._control: Crossing | None = None
+        self._rates: dict[int | None, RateEstimate] = {}
 
     @property
     def baseline(self) -> Baseline:
@@ -193,14 +197,14 @@ class BoundSweep:
         return rows
 
     def _cell(self, setting: Setting, folder: Path, n_trials: int, tell: Tell) -> list[BoundRow]:
-        shared = self._columns(setting)
-        kept = KeptRows(folder / setting.file_name, BoundRow, shared)
+        kept = KeptRows(folder / setting.file_name, BoundRow, self._columns(setting))
         missing = kept.missing(n_trials)
         tell(setting.name, n_trials - len(missing), n_trials)
         given: dict[int, Perturbed] = {}
         for done, (number, outcome) in enumerate(self._outcomes(setting, missing, given), start=1):
-            kept.add(self._row(setting, shared, missing[number], given.pop(number), outcome))
+            kept.add(self._row(setting, missing[number], given.pop(number), outcome))
             tell(setting.name, n_trials - len(missing) + done, n_trials)
+        kept.revise(partial(self._under_the_bound, setting))
         return kept.finish(n_trials)
 
     def _outcomes(
@@ -229,7 +233,6 @@ class BoundSweep:
         if setting.probability is not None:
             later = tuple(self._later(setting, trial))
             first = min(next((p.at_iter for p in later), trajectory.n_iters), trajectory.n_iters - 1)
-            later = tuple(p for p in later if p.at_iter >= first)
             return Perturbed(trajectory.states[first * n_phases], first * n_phases, expected, how, later, self.seed)
         state, lost = self._perturbed(setting, trial)
         return Perturbed(state, setting.at_iter * n_phases, expected, how, lost_fraction=lost)
@@ -262,8 +265,6 @@ class BoundSweep:
 
     # -------------------------------------------------------------------------------------------------------- reporting
     def _columns(self, setting: Setting) -> dict[str, Any]:
-        from_iter = None if setting.probability is not None else setting.at_iter
-        rate = self.baseline.rate(from_iter)
         found = {
             "figure": setting.figure,
             "setting": setting.name,
@@ -279,47 +280,62 @@ class BoundSweep:
             "probability": 1.0 if setting.probability is None else setting.probability,
             "largest": setting.largest,
             "seed": self.seed,
-            "c": rate.c,
-            "c_low": rate.c_low,
-            "c_high": rate.c_high,
-            "bound_from_iter": from_iter or 0,
-            "distance": rate.start,
-            "distance_low": rate.start_low,
         }
         assert tuple(found) == SETTINGS
         return found
 
-    def _row(
-        self,
-        setting: Setting,
-        shared: Mapping[str, Any],
-        trial: int,
-        perturbed: Perturbed,
-        outcome: tuple[Crossing, int],
-    ) -> BoundRow:
+    def _row(self, setting: Setting, trial: int, perturbed: Perturbed, outcome: tuple[Crossing, int]) -> BoundRow:
         reached, n_struck = outcome
         control = self._control or self.baseline.trajectory.crossing
-        if setting.probability is not None:
-            at = [later.at_iter for later in perturbed.later[:n_struck]]
-            norms = [later.norm for later in perturbed.later[:n_struck]]
-        else:
+        later = perturbed.later[:n_struck]
+        at, norm = [p.at_iter for p in later], sum(p.norm for p in later)
+        if setting.probability is None:
             before = self.baseline.trajectory.states[perturbed.commit]
-            at, norms = [setting.at_iter], [distance_between(self.trainer, perturbed.state, before)]
-        since = [a - shared["bound_from_iter"] for a in at]
-        return BoundRow(
-            **shared,
+            at, norm = [setting.at_iter], distance_between(self.trainer, perturbed.state, before)
+        estimates: Any = dict.fromkeys(ESTIMATES, 0)
+        row = BoundRow(
+            **self._columns(setting),
+            **estimates,
             trial=trial,
             n_perturbations=len(at),
             last_at_iter=at[-1] if at else -1,
             lost_fraction=perturbed.lost_fraction,
-            norm=float(sum(norms)),
-            discounted_sum=float(discounted_sum(norms, since, shared["c"])) if at else 0.0,
+            norm=float(norm),
+            discounted_sum=0.0,
             control=control.interpolated,
             control_whole=control.whole,
             cost=reached.interpolated - control.interpolated,
             cost_whole=reached.whole - control.whole,
-            bound=_bound(norms, since, shared["distance"], shared["c"]),
-            bound_high=_bound(norms, since, shared["distance_low"], shared["c_high"]),
+            bound=0.0,
+            bound_high=0.0,
+        )
+        return self._under_the_bound(setting, row)
+
+    def _rate(self, from_iter: int | None) -> RateEstimate:
+        if from_iter not in self._rates:
+            self._rates[from_iter] = self.baseline.rate(from_iter)
+        return self._rates[from_iter]
+
+    def _under_the_bound(self, setting: Setting, row: BoundRow) -> BoundRow:
+        """With the present estimates: a better way to estimate c does not make trials worthless."""
+        from_iter = None if setting.probability is not None else setting.at_iter
+        rate = self._rate(from_iter)
+        at, norms = [setting.at_iter], [row.norm]
+        if setting.probability is not None:
+            later = list(islice(self._later(setting, row.trial), row.n_perturbations))
+            at, norms = [p.at_iter for p in later], [p.norm for p in later]
+        since = [a - (from_iter or 0) for a in at]
+        return replace(
+            row,
+            c=rate.c,
+            c_low=rate.c_low,
+            c_high=rate.c_high,
+            bound_from_iter=from_iter or 0,
+            distance=rate.start,
+            distance_low=rate.start_low,
+            discounted_sum=float(discounted_sum(norms, since, rate.c)) if any(norms) else 0.0,
+            bound=_bound(norms, since, rate.start, rate.c),
+            bound_high=_bound(norms, since, rate.start_low, rate.c_high),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -53,6 +53,10 @@ class KeptRows(Generic[Row]):
             write_rows(self._begun, self._rows.values(), self._kind)
         self._rows[row.trial] = row
         append_row(self._begun, row)
+
+    def revise(self, revised: Callable[[Row], Row]) -> None:
+        """Change all rows: what follows from their trials in a way that has changed."""
+        self._rows = {trial: revised(row) for trial, row in self._rows.items()}
 
     def finish(self, n_trials: int) -> list[Row]:
         """Write the file, with trials beyond ``n_trials`` that were there; the rows of 0 … n_trials − 1 in order."""

@@ -18,7 +18,7 @@ from scarml.experiments.bound_sweep import BoundSweep, Setting
 from scarml.experiments.kept_rows import KeptRows
 from scarml.experiments.problem import Panel, Problem, Trainer, trainer_for
 from scarml.experiments.processes import Processes
-from scarml.experiments.results import read_rows
+from scarml.experiments.results import read_rows, write_rows
 from scarml.models.qp import QP
 from scarml.testing.tiny_problems import tiny_problem
 
@@ -85,6 +85,14 @@ def test_trials_are_kept_added_and_made_anew(tmp_path: Path, monkeypatch: pytest
     assert len(read_rows(tmp_path / "single.csv.gz", BoundRow)) == 6
     assert rows_of(SINGLE, folder=tmp_path, n_trials=3, seed=2) != first[:3]
     assert len(n_run) == 5
+
+
+def test_estimates_are_made_anew_for_trials_that_are_kept(tmp_path: Path) -> None:
+    rows = rows_of(REPEATED, folder=tmp_path, n_trials=5)
+    path = tmp_path / "repeated.csv.gz"
+    write_rows(path, [replace(r, c=0.5, distance=1.0, bound=-1.0, discounted_sum=7.0) for r in rows], BoundRow)
+    assert rows_of(REPEATED, folder=tmp_path, n_trials=5) == rows
+    assert read_rows(path, BoundRow) == rows
 
 
 def test_an_interrupt_loses_only_what_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
