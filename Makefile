@@ -77,8 +77,8 @@ bench: setup ## the benchmarks, each a ratio against a named reference
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -e '.[bench]'
 	@$(BIN)/python benchmarks/run_all.py $(ARGS)
 
-figures: setup ## draw the figures and tables of docs/ again
-	$(BIN)/scarml figure all
+figures: setup ## run the experiments behind the figures of docs/ again, where trials are missing, and draw them
+	$(BIN)/scarml figure all --out docs/results --pictures docs/img $(ARGS)
 
 clean: ## remove what the commands above have made
 	rm -rf $(VENV) $(VENV)-lowest build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

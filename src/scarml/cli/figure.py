@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Sequence
@@ -50,6 +49,7 @@ def figure(
     """
     from scarml.cli.exit_codes import DONE, STOPPED_AND_SAVED
     from scarml.cli.figure_progress import TrialProgress
+    from scarml.cli.json_text import to_json_text
     from scarml.errors import UsageError
     from scarml.experiments import figures
     from scarml.experiments.processes import Processes
@@ -77,7 +77,8 @@ def figure(
             progress.say("interrupted; every trial that was done is kept: the same command goes on")
             return STOPPED_AND_SAVED
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "figures": done}, indent=2))
+        made = {"schema_version": SCHEMA_VERSION, "figures": done}
+        print(to_json_text(made))
     return DONE
 
 
@@ -112,9 +113,11 @@ def _print(made: dict[str, Any]) -> None:
 
 
 def _list(figures: Sequence[Figure], as_json: bool) -> None:
+    from scarml.cli.json_text import to_json_text
+
     if as_json:
         described = [{"name": f.name, "description": f.description, "panels": list(f.panels)} for f in figures]
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "figures": described}, indent=2))
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "figures": described}))
         return
     for f in figures:
         print(f"{f.name:<18} {f.description}")
