@@ -24,8 +24,9 @@ from scarml.experiments.about import About
 from scarml.experiments.failure import FailurePlan, truncated_geometric_mean
 from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow
-from scarml.experiments.summary import paired_reduction, select
+from scarml.experiments.summary import select
 from scarml.experiments.sweep import FLOOR, Cell, Strategy, Sweep, full, partial
+from scarml.theory.bootstrap import paired_reduction
 
 __all__ = ["PARTS", "STRATEGIES", "Part", "main", "render", "replace_marked", "run"]
 
@@ -108,12 +109,13 @@ def run(
 def render(part: Part, rows: Sequence[TrialRow], n_iters: int) -> str:
     """One block of the table, from its rows alone."""
     reference, first = STRATEGIES[part.strategies[0]], rows[0]
-    mean_t = float(np.mean([r.failed_at_iter for r in select(rows, strategy=reference.name, lag_commits=0)]))
+    failures = select(rows, strategy=reference.name, lag_commits=0)
+    mean_t = float(np.mean([r.failed_at_iter for r in failures]))
     expected = truncated_geometric_mean(min(first.rate_per_baseline / n_iters, 0.999), n_iters - 1)
     head = "| strategy | " + " | ".join(f"cost, {name} | reduction | whole | ‖δ‖" for name in part.lags.values()) + " |"
     lines = [
         f"**{part.title}.** Criterion: summed loss below {first.criterion:,.1f}, met after {n_iters} iterations "
-        f"without failure. {first.n_trials} failures, on x({mean_t:.1f}) on average (the distribution's mean is "
+        f"without failure. {len(failures)} failures, on x({mean_t:.1f}) on average (the distribution's mean is "
         f"{expected + first.failed_at_iter % 1:.1f}).",
         "",
         head,

@@ -6,53 +6,74 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from scarml.core.rng import stream
-from scarml.errors import UsageError
 from scarml.experiments.results import TrialRow
+from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 
-__all__ = ["Interval", "paired_reduction", "select"]
+__all__ = ["REFERENCE", "CellSummary", "select", "summarise"]
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A number with its 95 % interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-def paired_reduction(reference: ArrayLike, costs: ArrayLike, *, seed: int = 0, n_resamples: int = 10_000) -> Interval:
-    """By how much the mean cost is lower than the reference's: 1 − mean(costs) / mean(reference).
-
-    A ratio of means, not a mean of ratios: single reference costs may be zero. The interval is the percentile
-    bootstrap over trials; a trial's two costs stay together, since both strategies met the same failure.
+class CellSummary:
+    """What one strategy came to on one panel.
 
     Args:
-        reference: costs of the reference strategy, one a trial, shape (n,).
-        costs: of the strategy in question, for the same trials in the same order.
-        seed: of the resampling.
-        n_resamples: how many.
-
-    Raises:
-        UsageError: if the shapes differ, or the reference's mean is not above 0.
-
-    Example:
-        >>> paired_reduction([4.0, 2.0], [1.0, 0.5]).value
-        0.75
+        panel, strategy: their names.
+        lost_fraction: what was lost in every trial.
+        lag_commits: until a save is durable.
+        n_trials: how many failures.
+        cost: mean iteration cost, interpolated.
+        cost_whole: the mean in whole iterations.
+        reduction: of the cost, against full checkpoint and full recovery after the same failures at the same lag; None
+            if those are not there, or this is them.
+        reduction_whole: the same from whole iterations.
+        perturbation: mean ‖δ‖.
     """
-    a, b = np.asarray(reference, float), np.asarray(costs, float)
-    if a.shape != b.shape or a.ndim != 1 or len(a) == 0:
-        raise UsageError(f"{a.shape} reference costs and {b.shape} costs; expected one of each for every trial")
-    if not a.mean() > 0:
-        raise UsageError(f"the reference's mean cost is {a.mean():.3g}; a reduction needs it above 0")
-    drawn = stream(seed, "bootstrap").integers(len(a), size=(n_resamples, len(a)))
-    mean_a, mean_b = a[drawn].mean(axis=1), b[drawn].mean(axis=1)
-    usable = mean_a > 0
-    low, high = np.percentile(1 - mean_b[usable] / mean_a[usable], [2.5, 97.5])
-    return Interval(float(1 - b.mean() / a.mean()), float(low), float(high))
+
+    panel: str
+    strategy: str
+    lost_fraction: str
+    lag_commits: int
+    n_trials: int
+    cost: Interval
+    cost_whole: float
+    reduction: Interval | None
+    reduction_whole: float | None
+    perturbation: float
+
+
+REFERENCE = "full-full"
+"""The strategy that reductions are against."""
+
+
+def summarise(rows: Sequence[TrialRow]) -> list[CellSummary]:
+    """A summary of each cell, in the order of the rows."""
+    cells: dict[tuple[str, str, int, str], list[TrialRow]] = {}
+    for row in rows:
+        cells.setdefault((row.panel, row.lost_fraction, row.lag_commits, row.strategy), []).append(row)
+    return [_summary(mine, cells.get((*key[:3], REFERENCE), [])) for key, mine in cells.items()]
+
+
+def _summary(rows: Sequence[TrialRow], reference: Sequence[TrialRow]) -> CellSummary:
+    first, costs, whole = rows[0], [r.cost for r in rows], [r.cost_whole for r in rows]
+    theirs = {r.trial: r for r in reference}
+    reduction, reduction_whole = None, None
+    if first.strategy != REFERENCE and all(r.trial in theirs for r in rows):  # there may be more of them
+        paired = [theirs[r.trial] for r in rows]
+        reduction = paired_reduction([r.cost for r in paired], costs)
+        reduction_whole = 1 - float(np.mean(whole)) / float(np.mean([r.cost_whole for r in paired]))
+    return CellSummary(
+        panel=first.panel,
+        strategy=first.strategy,
+        lost_fraction=first.lost_fraction,
+        lag_commits=first.lag_commits,
+        n_trials=len(rows),
+        cost=mean_interval(costs),
+        cost_whole=float(np.mean(whole)),
+        reduction=reduction,
+        reduction_whole=reduction_whole,
+        perturbation=float(np.mean([r.perturbation for r in rows])),
+    )
 
 
 def select(rows: Sequence[TrialRow], **settings: object) -> list[TrialRow]:

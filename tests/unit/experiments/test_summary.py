@@ -1,49 +1,50 @@
-"""Statistics: a planted effect is found, no effect is none, intervals cover about as often as they say."""
+"""Summaries of cells: against full recovery after the same failures, at the same lag."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
+from tests.unit.experiments.samples import trainer_of
 
-from scarml.core.rng import stream
-from scarml.errors import UsageError
-from scarml.experiments.summary import paired_reduction
-
-
-def test_reduction_is_the_ratio_of_means() -> None:
-    found = paired_reduction([0.0, 2.0, 4.0], [0.0, 0.0, 1.5])
-    assert found.value == 0.75
-    assert found.low <= found.value <= found.high
+from scarml.experiments.failure import FailurePlan
+from scarml.experiments.problem import Panel
+from scarml.experiments.results import TrialRow
+from scarml.experiments.summary import summarise
+from scarml.experiments.sweep import FLOOR, Cell, Sweep, full
 
 
-def test_the_same_costs_are_no_reduction_at_all() -> None:
-    costs = np.arange(1.0, 9.0)
-    assert paired_reduction(costs, costs).low == paired_reduction(costs, costs).high == 0
+def rows_of(*cells: Cell, n_trials: int = 4) -> list[TrialRow]:
+    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=n_trials), trainer=trainer_of("mlr", 20))
+    return [row for cell in cells for row in sweep.run_cell(cell)]
 
 
-def test_pairing_makes_a_constant_ratio_exact() -> None:
-    reference = stream(0, "reference").random(30) * 8
-    found = paired_reduction(reference, 0.2 * reference)
-    assert (found.low, found.high) == pytest.approx((0.8, 0.8))
+def test_each_cell_has_a_summary_against_the_same_failures() -> None:
+    rows = rows_of(Cell(full(), 0), Cell(full(), 1), Cell(FLOOR, 0))
+    of_full, of_full_late, of_floor = summarise(rows)
+    assert (of_full.strategy, of_full.lag_commits, of_full.reduction) == ("full-full", 0, None)
+    assert of_full_late.cost.value >= of_full.cost.value > 0
+    assert of_floor.cost.value == of_floor.perturbation == 0
+    assert of_floor.reduction is not None
+    assert of_floor.reduction.value == of_floor.reduction.low == of_floor.reduction_whole == 1
 
 
-def test_intervals_cover_the_planted_reduction() -> None:
-    rng, hits, n = stream(0, "coverage"), 0, 300
-    for _ in range(n):
-        reference = rng.integers(0, 8, 30).astype(float)  # like T mod 8
-        costs = 0.25 * reference + 0.3 * rng.standard_normal(30)
-        found = paired_reduction(reference, costs, n_resamples=1000)
-        hits += found.low <= 0.75 <= found.high
-    assert 0.88 <= hits / n <= 0.99
+def test_a_planted_reduction_is_what_comes_out() -> None:
+    rows = rows_of(Cell(full(), 0))
+    planted = [replace(r, strategy="planted", cost=0.25 * r.cost, cost_whole=0.5 * r.cost_whole) for r in rows]
+    reduction = summarise([*rows, *planted])[1].reduction
+    assert reduction is not None
+    assert (reduction.value, reduction.low, reduction.high) == pytest.approx((0.75, 0.75, 0.75))
+    assert summarise([*rows, *planted])[1].reduction_whole == pytest.approx(0.5)
 
 
-def test_seed_decides_the_interval() -> None:
-    a, b = stream(0, "a").random(20) + 1, stream(0, "b").random(20)
-    assert paired_reduction(a, b) == paired_reduction(a, b)
-    assert paired_reduction(a, b, seed=1) != paired_reduction(a, b)
+def test_fewer_trials_are_held_against_the_same_ones() -> None:
+    rows = rows_of(Cell(full(), 0), n_trials=6)
+    few = [replace(r, strategy="few") for r in rows[:4]]
+    reduction = summarise([*rows, *few])[1].reduction
+    assert reduction is not None
+    assert reduction.value == 0
 
 
-@pytest.mark.parametrize(("reference", "costs"), [([], []), ([1.0], [1.0, 2.0]), ([0.0, 0.0], [1.0, 1.0])])
-def test_what_has_no_ratio_is_refused(reference: list[float], costs: list[float]) -> None:
-    with pytest.raises(UsageError):
-        paired_reduction(reference, costs)
+def test_without_full_recovery_there_is_no_reduction() -> None:
+    assert summarise(rows_of(Cell(FLOOR, 1)))[0].reduction is None
