@@ -90,5 +90,5 @@ def record_baseline(trainer: Trainer, n_iters: int, reference_iters: int) -> Bas
     distances = np.array([distance_between(trainer, x, optimum) for x in states[:: trainer.n_phases]])
     trainer.problem = replace(trainer.problem, criterion=criterion)
     return Baseline(
-        Trajectory(tuple(states), np.array(losses), crossing, trainer.n_phases), criterion, optimum, distances
+        Trajectory(dict(enumerate(states)), np.array(losses), crossing, trainer.n_phases), criterion, optimum, distances
     )

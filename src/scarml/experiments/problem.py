@@ -34,6 +34,8 @@ class Problem:
         seed: of all random values of the training.
         n_shards: how finely the data is cut.
         optimum: x*, where the criterion is about ‖x(k) − x*‖ instead of the loss.
+        smoothed_iters: the criterion is about the mean of the losses of so many iterations up to now, where single
+            ones go up and down by more than an iteration's progress.
     """
 
     model: Model
@@ -42,6 +44,7 @@ class Problem:
     seed: int = 0
     n_shards: int = 16
     optimum: State | None = None
+    smoothed_iters: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,9 @@ class Panel:
         seed, n_shards: as in `Problem`.
         hyper_parameters: pairs of name and value, for what differs from what the model declares for the data.
         measured: what the criterion is about.
+        smoothed_iters: as in `Problem`.
+        noisy: the algorithm draws random values while it trains, so that every trial needs controls of its own.
+        label: instead of the name that model and data give.
 
     Example:
         >>> Panel("mlr", "mnist").name
@@ -68,11 +74,15 @@ class Panel:
     n_shards: int = 16
     hyper_parameters: tuple[tuple[str, Any], ...] = ()
     measured: Measured = "loss_sum"
+    smoothed_iters: int = 1
+    noisy: bool = False
+    label: str = ""
 
     @property
     def name(self) -> str:
         """For files and tables."""
-        return self.model.rpartition(":")[2].lower() + (f"-{self.data}" if self.data else "")
+        named = self.model.rpartition(":")[2].lower() + (f"-{self.data}" if self.data else "")
+        return self.label or named
 
     def load(self) -> Problem:
         """The problem.
@@ -87,7 +97,7 @@ class Panel:
         data = registry.data_for(model, self.data)
         created = registry.create(model, self.data, **dict(self.hyper_parameters))
         optimum = _optimum(created, data) if self.measured == "distance" else None
-        return Problem(created, data, criterion, self.seed, self.n_shards, optimum)
+        return Problem(created, data, criterion, self.seed, self.n_shards, optimum, self.smoothed_iters)
 
 
 def _optimum(model: Model, data: Any) -> State:

@@ -118,7 +118,8 @@ def replay(
     wanted = set(commits)
     running = ReplayedCheckpoint(trainer, checkpoint, lag)
     found = {0: running.durable()} if 0 in wanted else {}
-    for commit in range(1, max(wanted, default=0) + 1):
+    last = max(wanted, default=0)
+    for commit in sorted(c for c in trajectory.states if 0 < c <= last):  # saves fall due at whole iterations only
         running.commit(commit, trajectory.states[commit])
         if commit in wanted:
             found[commit] = running.durable()

@@ -42,6 +42,7 @@ class TrialRow:
     failure_seed: int
     rate_per_baseline: float
     n_trials: int
+    """That were asked for when this one was run; more may have been added since."""
     trial: int
     failed_at_iter: float
     n_lost_blocks: int
@@ -131,5 +132,6 @@ def read_rows(path: Path, kind: type[Any] = TrialRow, *, torn: bool = False) -> 
 
 
 def read_folder(folder: Path) -> Sequence[TrialRow]:
-    """The rows of all files below a folder."""
-    return [row for path in sorted(folder.rglob("*.csv")) for row in read_rows(path)]
+    """The rows of all finished files below a folder, compressed or not."""
+    paths = sorted([*folder.rglob("*.csv"), *folder.rglob("*.csv.gz")])
+    return [row for path in paths for row in read_rows(path)]

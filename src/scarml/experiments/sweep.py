@@ -1,34 +1,45 @@
-"""Sweeps: the same failures under several strategies. Cell by cell, in parallel, and resumable.
+"""Sweeps: the same failures under several strategies. Trial by trial, in parallel, and resumable.
 
-A cell is one strategy at one lag. A finished cell is a file; it is kept when the same sweep is started again, and made
-anew when any setting differs. An interrupt loses the cell under way only.
+A cell is one strategy at one lag, and a file of rows. What is there is kept when the same sweep is started again, also
+with more trials, and made anew when a setting differs. An interrupt loses the trials under way only.
+
+A noisy algorithm goes on from every failure with random values of the trial's own. Its control is the mean of
+`CONTROLS` runs from the same state, the first of them with the same random values as the trial. So without a
+perturbation the expected cost is 0, whatever happened on the trajectory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from scarml.checkpoint.budget import BudgetUnit
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.sequential import State, digest
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, draw_failures
+from scarml.experiments.kept_rows import KeptRows
 from scarml.experiments.problem import Panel, Trainer, trainer_for
-from scarml.experiments.processes import Processes
+from scarml.experiments.processes import Backend, Processes
 from scarml.experiments.replay import replay
-from scarml.experiments.results import SETTINGS, TrialRow, read_rows, write_rows
+from scarml.experiments.results import TrialRow
 from scarml.experiments.trajectory import Crossing, Trajectory, record
 from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
 
 __all__ = ["FLOOR", "Cell", "Strategy", "Sweep", "full", "partial", "repair"]
 
 Tell = Callable[[str], None]
-_Key = tuple[int, str]
+_Key = tuple[int, str, int | None]
 Run = tuple[State, int, float, Looking]
 """Arguments of `train_to_criterion`."""
+CONTROLS = 4
+"""Runs without perturbation that a trial of a noisy algorithm is held against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +55,11 @@ def full(interval_iters: int = 8) -> Strategy:
     return Strategy("full-full", Checkpoint("full", Fraction(1), interval_iters, recovery="full"))
 
 
-def partial(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
+def partial(policy: str, fraction: Fraction, interval_iters: int = 8, budget_in: BudgetUnit = "blocks") -> Strategy:
     """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
     name = policy if policy == "full" else f"{policy}-{fraction.numerator}-{fraction.denominator}"
-    return Strategy(f"{name}-partial", Checkpoint(policy, fraction, interval_iters))
+    named = name if budget_in == "blocks" else f"{name}-of-bytes"
+    return Strategy(f"{named}-partial", Checkpoint(policy, fraction, interval_iters, budget_in=budget_in))
 
 
 def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
@@ -80,7 +92,7 @@ class Sweep:
     Args:
         panel: what is trained.
         plan: the failures.
-        n_jobs: processes; more than one needs joblib.
+        n_jobs, backend: how many processes, and where; see `Processes`.
         every_loss: evaluate every loss, to check that leaving some out changes nothing.
         trainer: instead of the panel's own, for problems that have no name; then ``n_jobs`` must be 1.
 
@@ -94,6 +106,7 @@ class Sweep:
         plan: FailurePlan,
         *,
         n_jobs: int = 1,
+        backend: Backend = "local",
         every_loss: bool = False,
         trainer: Trainer | None = None,
     ) -> None:
@@ -102,17 +115,18 @@ class Sweep:
         self.panel = panel
         self.plan = plan
         self.trainer = trainer or trainer_for(panel)
-        self._how = Looking(every_loss=every_loss)
-        self._processes = Processes(n_jobs)
+        self._every_loss = every_loss
+        self._processes = Processes(n_jobs, backend)
         self._trajectory: Trajectory | None = None
         self._failures: list[Failure] = []
         self._known: dict[_Key, Crossing] = {}
+        self._zero: dict[tuple[int, int], Crossing] = {}
 
     @property
     def trajectory(self) -> Trajectory:
         """Training without failure; recorded when it is first needed."""
         if self._trajectory is None:
-            self._trajectory = record(self.trainer)
+            self._trajectory = record(self.trainer, phases=(self.plan.after_phase,))
         return self._trajectory
 
     @property
@@ -122,58 +136,105 @@ class Sweep:
             self._failures = draw_failures(self.trainer, self.trajectory.n_iters, self.plan)
         return self._failures
 
-    def run(self, cells: Iterable[Cell], folder: Path, tell: Tell = lambda _: None) -> list[TrialRow]:
+    def losing(self, lost_fraction: Fraction) -> Sweep:
+        """The same failures with another part of the blocks lost."""
+        _ = self.trajectory
+        other = copy(self)
+        other.plan, other._failures = replace(self.plan, lost_fraction=lost_fraction), []
+        return other
+
+    def run(
+        self, cells: Iterable[Cell], folder: Path, tell: Tell = lambda _: None, *, compressed: bool = False
+    ) -> list[TrialRow]:
         """Run what is not there yet.
 
         Args:
             cells: which strategies and lags.
             folder: gets a file for each cell.
             tell: is told of progress, in lines.
+            compressed: write files with gzip.
 
         Returns:
             The rows of all cells.
         """
         rows: list[TrialRow] = []
         for cell in cells:
-            path = folder / cell.file_name
-            kept = self._finished(path, cell)
-            if kept is None:
-                kept = self.run_cell(cell)
-                write_rows(path, kept)
-            tell(f"{path.parent.name}/{path.name}: mean cost {sum(r.cost for r in kept) / len(kept):.3f}")
-            rows += kept
+            path, n_trials = folder / (cell.file_name + ".gz" * compressed), self.plan.n_trials
+            shared = {name: value for name, value in self._settings(cell).items() if name != "n_trials"}
+            kept = KeptRows(path, TrialRow, shared)
+            for row in self._rows(cell, kept.missing(n_trials)):
+                kept.add(row)
+            done = kept.finish(n_trials)
+            tell(f"{path.parent.name}/{path.name}: mean cost {sum(r.cost for r in done) / len(done):.3f}")
+            rows += done
         return rows
 
     def run_cell(self, cell: Cell) -> list[TrialRow]:
         """All trials of one cell."""
-        checkpoint, trajectory = cell.strategy.checkpoint, self.trajectory
-        durable = replay(self.trainer, trajectory, checkpoint, cell.lag, [f.commit for f in self.failures])
-        starts = [recover(self.trainer, trajectory, checkpoint, f, durable[f.commit]) for f in self.failures]
-        controls = [control(self.trainer, trajectory, f.commit) for f in self.failures]
-        if checkpoint.recovery == "full":  # repeats what the trajectory did, so there is nothing to find out
-            reached = controls
-        else:
-            reached = self._train(starts, controls)
-        outcomes = zip(self.failures, starts, controls, reached, strict=True)
-        return [self._row(cell, *outcome) for outcome in outcomes]
+        return sorted(self._rows(cell, range(self.plan.n_trials)), key=lambda row: row.trial)
 
-    def _train(self, starts: Sequence[Recovered], controls: Sequence[Crossing]) -> list[Crossing]:
-        """When each meets the criterion. The same state at the same commit is trained once, also over cells."""
-        keys = [(s.commit, digest(s.state)) for s in starts]
-        runs: dict[_Key, Run] = {}
-        for key, start, zero in zip(keys, starts, controls, strict=True):
-            if key == (start.commit, digest(self.trajectory.states[start.commit])):
+    def _rows(self, cell: Cell, trials: Sequence[int]) -> Iterator[TrialRow]:
+        """As they are done. The same state at the same commit is trained once, also over cells."""
+        failures, checkpoint = [self.failures[trial] for trial in trials], cell.strategy.checkpoint
+        durable = replay(self.trainer, self.trajectory, checkpoint, cell.lag, [f.commit for f in failures])
+        controls = self._controls(failures)
+        waiting: dict[_Key, list[tuple[Failure, Recovered, Crossing]]] = {}
+        runs: list[Run] = []
+        for failure, zero in zip(failures, controls, strict=True):
+            start = recover(self.trainer, self.trajectory, checkpoint, failure, durable[failure.commit])
+            how = self._how(failure, start.commit)
+            key = (start.commit, digest(start.state), how.key)
+            if not self.panel.noisy and self._is_on_trajectory(start):  # as any full recovery is
                 self._known[key] = zero
-            if key not in self._known:
-                runs[key] = (start.state, start.commit, zero.interpolated, self._how)
-        self._known.update(zip(runs, self._run_all(list(runs.values())), strict=True))
-        return [self._known[key] for key in keys]
+            if key in self._known:
+                yield self._row(cell, failure, start, zero, self._known[key])
+                continue
+            if key not in waiting:
+                runs.append((start.state, start.commit, zero.interpolated, how))
+            waiting.setdefault(key, []).append((failure, start, zero))
+        keys = list(waiting)
+        for number, crossing in self._outcomes(runs):
+            self._known[keys[number]] = crossing
+            for failure, start, zero in waiting[keys[number]]:
+                yield self._row(cell, failure, start, zero, crossing)
 
-    def _run_all(self, runs: Sequence[Run]) -> list[Crossing]:
-        if self._processes.n == 1:  # of a problem that may have no name
-            return [train_to_criterion(self.trainer, *run) for run in runs]
-        done = dict(self._processes.map(_trial, ((self.panel, run) for run in runs)))
-        return [done[i] for i in range(len(runs))]
+    def _is_on_trajectory(self, start: Recovered) -> bool:
+        return digest(start.state) == digest(self.trajectory.states[start.commit])
+
+    def _controls(self, failures: Sequence[Failure]) -> list[Crossing]:
+        """When each would meet the criterion with δ = 0."""
+        if not self.panel.noisy:
+            return [control(self.trainer, self.trajectory, f.commit) for f in failures]
+        expected = self.trajectory.crossing.interpolated
+        missing = [f for f in failures if (f.trial, f.commit) not in self._zero]
+        runs = [
+            (self.trajectory.states[f.commit], f.commit, expected, self._how(f, f.commit, again))
+            for f in missing
+            for again in range(CONTROLS)
+        ]
+        met: dict[int, list[Crossing]] = {}
+        for number, crossing in sorted(self._outcomes(runs), key=lambda outcome: outcome[0]):
+            met.setdefault(number // CONTROLS, []).append(crossing)
+        for position, failure in enumerate(missing):
+            mean = Crossing(*np.mean([(c.interpolated, c.whole) for c in met[position]], axis=0).tolist())
+            self._zero[failure.trial, failure.commit] = mean
+        return [self._zero[f.trial, f.commit] for f in failures]
+
+    def _how(self, failure: Failure, commit: int, again: int = 0) -> Looking:
+        """How a run that goes on after ``commit`` is watched."""
+        n_smoothed = self.trainer.problem.smoothed_iters
+        start = commit // self.trainer.n_phases
+        return Looking(
+            every_loss=self._every_loss or self.panel.noisy or n_smoothed > 1,
+            key=failure.trial * CONTROLS + again if self.panel.noisy else None,
+            before=tuple(self.trajectory.losses[max(start - n_smoothed + 1, 0) : start].tolist()),
+        )
+
+    def _outcomes(self, runs: Sequence[Run]) -> Iterator[tuple[int, Crossing]]:
+        """Number and outcome of each run, as they are done."""
+        if self._processes == Processes():  # of a problem that may have no name
+            return self._processes.map(train_to_criterion, ((self.trainer, *run) for run in runs))
+        return self._processes.map(_trial, ((self.panel, run) for run in runs))
 
     def _row(self, cell: Cell, failure: Failure, start: Recovered, zero: Crossing, reached: Crossing) -> TrialRow:
         spent = start.rework_iters + start.repair_iters
@@ -214,14 +275,6 @@ class Sweep:
             "rate_per_baseline": plan.rate_per_baseline,
             "n_trials": plan.n_trials,
         }
-
-    def _finished(self, path: Path, cell: Cell) -> list[TrialRow] | None:
-        if not path.exists():
-            return None
-        rows = read_rows(path)
-        wanted = self._settings(cell)
-        same = all(getattr(row, name) == wanted[name] for row in rows for name in SETTINGS)
-        return rows if same and [r.trial for r in rows] == list(range(self.plan.n_trials)) else None
 
 
 def _trial(panel: Panel, run: Run) -> Crossing:

@@ -7,6 +7,7 @@ deterministic algorithm is the trajectory itself. Costs may be negative, and are
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import numpy as np
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Ids
 from scarml.core.sequential import State
+from scarml.errors import UsageError
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
 from scarml.experiments.replay import Durable
@@ -39,12 +41,14 @@ class Looking:
         stride: later than `WINDOW_ITERS` after the expected crossing, evaluate one loss in so many.
         key: of the random values, see `Trainer.start`.
         until: give up after this iteration, and leave the trainer there.
+        before: the losses of the iterations before the start, for a criterion about smoothed ones.
     """
 
     every_loss: bool = False
     stride: int = 1
     key: int | None = None
     until: float = math.inf
+    before: tuple[float, ...] = ()
 
 
 PLAIN = Looking()
@@ -138,7 +142,14 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
         commit: where to go on.
         expected: the control's crossing, in iterations from x(0).
         how: which losses are evaluated, with what random values, and until when.
+
+    Raises:
+        UsageError: if losses are smoothed, but not every one is evaluated at whole iterations.
     """
+    n_smoothed = trainer.problem.smoothed_iters
+    if n_smoothed > 1 and not (how.every_loss and commit % trainer.n_phases == 0):
+        raise UsageError("a criterion about smoothed losses needs all of them, from a whole iteration on")
+    recent = deque(how.before, maxlen=n_smoothed)
     criterion, last = trainer.problem.criterion, min(how.until, LONGEST * max(expected, 1.0))
     gaps = _Gaps(commit / trainer.n_phases, expected, how)
     trainer.start(state, commit, how.key)
@@ -146,7 +157,8 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
     kept: tuple[State, int] | None = None  # the state that it was of, while losses are left out
     while True:
         if not gaps.leave_out(trainer.iterations):
-            loss = trainer.loss_sum()
+            recent.append(trainer.loss_sum())
+            loss = math.fsum(recent) / len(recent)
             if loss < criterion and trainer.at_boundary:  # only whole iterations meet the criterion
                 if kept is None:
                     return _crossing(before, (trainer.iterations, loss), criterion)

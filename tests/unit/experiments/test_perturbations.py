@@ -17,7 +17,7 @@ from scarml.experiments.problem import Trainer
 def mlr() -> tuple[Trainer, State, State]:
     """A trainer, a state half-way, and the last one."""
     trainer, trajectory = recorded("mlr", 20)
-    return trainer, trajectory.states[10], trajectory.states[-1]
+    return trainer, trajectory.states[10], trajectory.states[max(trajectory.states)]
 
 
 def test_normal_has_the_norm_and_no_preferred_direction() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.unit.experiments.samples import trainer_of
 
@@ -47,24 +51,43 @@ def test_rows_say_everything(tmp_path: Path) -> None:
 def test_finished_cells_are_kept_and_missing_ones_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tiny_sweep().run(CELLS, tmp_path)
     (tmp_path / CELLS[3].file_name).unlink()
-    ran: list[Cell] = []
-    run_cell = Sweep.run_cell
+    ran: list[object] = []
+    train = module.train_to_criterion
 
-    def counted(self: Sweep, cell: Cell) -> list[module.TrialRow]:
-        ran.append(cell)
-        return run_cell(self, cell)
+    def counted(*given: Any) -> module.Crossing:
+        ran.append(given)
+        return train(*given)
 
-    monkeypatch.setattr(Sweep, "run_cell", counted)
+    monkeypatch.setattr(module, "train_to_criterion", counted)
     told: list[str] = []
     assert tiny_sweep().run(CELLS, tmp_path, told.append) == first
-    assert ran == [CELLS[3]]
+    assert 0 < len(ran) <= 6
     assert len(told) == len(CELLS)
 
 
-@pytest.mark.parametrize("change", [{"n_trials": 5}, {"seed": 2}])
-def test_cells_of_other_settings_are_made_anew(tmp_path: Path, change: dict[str, int]) -> None:
+def test_more_trials_are_added_to_those_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny_sweep(n_trials=6).run(CELLS, tmp_path, compressed=True)
+    trained: list[int] = []
+    rows_of = Sweep._rows
+
+    def counted(self: Sweep, cell: Cell, trials: Sequence[int]) -> Iterator[module.TrialRow]:
+        trained.extend(trials)
+        return rows_of(self, cell, trials)
+
+    monkeypatch.setattr(Sweep, "_rows", counted)
+    more = tiny_sweep(n_trials=8).run(CELLS, tmp_path, compressed=True)
+    assert trained == [6, 7] * len(CELLS)
+    monkeypatch.undo()
+    at_once = [row for cell in CELLS for row in tiny_sweep(n_trials=8).run_cell(cell)]
+    assert [replace(row, n_trials=8) for row in more] == at_once
+    assert sorted(read_folder(tmp_path), key=str) == sorted(more, key=str)
+    assert tiny_sweep(n_trials=4).run(CELLS[:1], tmp_path, compressed=True) == more[:4]  # and nothing is thrown away
+    assert len(tiny_sweep(n_trials=8).run(CELLS[:1], tmp_path, compressed=True)) == 8
+
+
+def test_cells_of_other_settings_are_made_anew(tmp_path: Path) -> None:
     before = tiny_sweep().run(CELLS[:1], tmp_path)
-    after = tiny_sweep(**change).run(CELLS[:1], tmp_path)
+    after = tiny_sweep(seed=2).run(CELLS[:1], tmp_path)
     assert before != after
     assert read_rows(tmp_path / CELLS[0].file_name) == after
 
@@ -76,7 +99,7 @@ def test_an_interrupt_leaves_finished_cells_only(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(module, "train_to_criterion", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tiny_sweep().run(CELLS, tmp_path)
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(c.file_name for c in CELLS[:2])
+    assert sorted(p.name for p in tmp_path.iterdir() if p.suffix == ".csv") == sorted(c.file_name for c in CELLS[:2])
 
 
 def test_the_same_state_is_trained_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,3 +130,31 @@ def test_more_processes_need_a_panel_with_a_name() -> None:
 def test_settings_are_the_columns_before_the_trial() -> None:
     assert SETTINGS[0] == "panel"
     assert SETTINGS[-1] == "n_trials"
+
+
+NOISY = Panel("tiny-lda", noisy=True)
+
+
+def noisy_sweep(n_trials: int) -> Sweep:
+    return Sweep(NOISY, FailurePlan(n_trials=n_trials), trainer=trainer_of("lda", 20))
+
+
+def test_a_noisy_algorithm_is_held_against_controls_of_each_trial() -> None:
+    sweep = noisy_sweep(12)
+    none = sweep.run_cell(Cell(FLOOR, 0))
+    assert all(row.perturbation == 0 for row in none)
+    assert len({row.control for row in none}) > 1  # their own
+    costs = np.array([row.cost for row in none])
+    assert costs.std() > 0  # of one run against the mean of several
+    assert abs(costs.mean()) < 4 * costs.std() / len(costs) ** 0.5
+    again = sweep.run_cell(Cell(partial("priority", Fraction(1, 8)), 0))
+    assert [row.control for row in again] == [row.control for row in none]
+
+
+def test_other_losses_along_the_same_trajectory() -> None:
+    sweep = noisy_sweep(3)
+    all_lost = sweep.losing(Fraction(1))
+    assert all_lost.trajectory is sweep.trajectory
+    halves, wholes = (s.run_cell(Cell(full(), 0)) for s in (sweep, all_lost))
+    assert [r.cost for r in halves] == [r.cost for r in wholes]  # what is lost is no matter to a full recovery
+    assert all(a.n_lost_blocks < b.n_lost_blocks for a, b in zip(halves, wholes, strict=True))

@@ -61,7 +61,7 @@ def test_trajectory_stores_a_table_once_while_it_does_not_change() -> None:
 @pytest.mark.parametrize("name", ["mlr", "mf"])
 def test_no_perturbation_no_cost(name: str, commit: int) -> None:
     trainer, trajectory = recorded(name, 20)
-    commit = min(commit, len(trajectory.states) - 2)
+    commit = min(commit, max(trajectory.states) - 1)
     if commit % trainer.n_phases == 0:  # everything is lost, and everything was just saved
         start = recovered(trainer, trajectory, EXACT, everything(trainer, commit), 0)
         assert start.perturbation == 0
@@ -72,7 +72,7 @@ def test_no_perturbation_no_cost(name: str, commit: int) -> None:
 
 def test_between_phases_of_the_last_iteration_control_and_trial_agree() -> None:
     trainer, trajectory = recorded("mf", 20)
-    commit = len(trajectory.states) - 2
+    commit = max(trajectory.states) - 1
     zero = control(trainer, trajectory, commit)
     assert zero.whole == trajectory.n_iters
     assert train_to_criterion(trainer, trajectory.states[commit], commit, zero.interpolated) == zero
@@ -164,3 +164,27 @@ def test_record_refuses_a_criterion_out_of_reach() -> None:
 def test_panel_knows_the_models_criterion() -> None:
     assert Panel("qp").load().criterion == 0.0017737
     assert Panel("qp", criterion=0.5).load().criterion == 0.5
+
+
+def smoothed(name: str, n_iters: int, width: int) -> tuple[Trainer, Trajectory]:
+    problem = trainer_of(name, n_iters).problem
+    trainer = Trainer(replace(problem, smoothed_iters=width))
+    return trainer, record(trainer)
+
+
+def test_a_smoothed_criterion_is_about_the_mean_of_the_last_losses() -> None:
+    trainer, trajectory = smoothed("mlr", 20, 4)
+    means = [np.mean(trajectory.losses[max(k - 3, 0) : k + 1]) for k in range(trajectory.n_iters + 1)]
+    assert means[-1] < trainer.problem.criterion <= min(means[:-1])
+    assert trajectory.n_iters > recorded("mlr", 20)[1].n_iters
+    start = 10
+    how = Looking(every_loss=True, before=tuple(trajectory.losses[start - 3 : start]))
+    found = train_to_criterion(trainer, trajectory.states[start], start, trajectory.crossing.interpolated, how)
+    assert found.whole == trajectory.crossing.whole
+    assert found.interpolated == pytest.approx(trajectory.crossing.interpolated, abs=1e-9)
+
+
+def test_smoothed_losses_must_not_be_left_out() -> None:
+    trainer, trajectory = smoothed("mlr", 20, 4)
+    with pytest.raises(UsageError, match="smoothed"):
+        train_to_criterion(trainer, trajectory.states[5], 5, trajectory.crossing.interpolated)
