@@ -12,7 +12,6 @@ An engine is run through `scarml.Job`; a subclass says with which engine:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -114,33 +113,20 @@ class EngineContract:
         return self.job(whole, **{**defaults, **settings}).run()
 
     def run_with(
-        self,
-        problem: str,
-        asked_for: dict[int, list[m.Event]],
-        *,
-        until: Callable[[list[scar.Record]], bool] | None = None,
-        **settings: Any,
+        self, problem: str, asked_for: dict[int, list[m.Event]], **settings: Any
     ) -> tuple[Result, list[scar.Record]]:
-        """Run a job to its end, with events brought to it as soon as there is x(iteration); its records as well.
-
-        With ``until`` it is stopped after as many iterations as are enough, and not before the records have that: what
-        is asked of a run waits for the save in flight, which a slow disk may hold up for many iterations.
-        """
+        """Run a job to its end, with events brought to it as soon as there is x(iteration); its records as well."""
         waiting = dict(asked_for)
         records: list[scar.Record] = []
 
         def on_event(record: scar.Record) -> None:
             records.append(record)
             if record.name == "iteration_committed":
-                events = list(waiting.pop(record["iteration"], ()))
-                if until is not None and record["iteration"] >= self.enough_iters and until(records):
-                    events.append(m.StopRequested("seen enough"))
-                for event in events:
+                for event in waiting.pop(record["iteration"], ()):
                     assert job._engine is not None
                     job._engine.post(event)
 
-        limit = self.enough_iters if until is None else 100_000
-        defaults = {"seed": SEED, "shards": SHARDS, "stop": scar.Stop(max_iters=limit)}
+        defaults = {"seed": SEED, "shards": SHARDS, "stop": scar.Stop(max_iters=self.enough_iters)}
         job = self.job(tiny_problem(problem), on_event=on_event, **{**defaults, **settings})
         return job.run(), records
 
@@ -344,16 +330,9 @@ class EngineContract:
             2: [m.DrainRequested("server-0", "asked to")],
             4: [m.ScaleRequested(servers=2, workers=1)],
         }
-
-        def is_done(records: list[scar.Record]) -> bool:
-            view = of(records, "view_changed")[-1:]
-            left = {r["node"] for r in of(records, "node_left")}
-            return left >= {"server-0", "worker-0"} and (len(view[0]["servers"]), len(view[0]["workers"])) == (2, 1)
-
-        settings = {"servers": 3, "workers": 2, "checkpoint": WAYS_TO_SAVE[way]}
-        result, records = self.run_with(problem, asked_for, until=is_done, **settings)
-        assert result.digest == reference(problem, result.iteration)
-        assert (result.outcome, result.saved) == ("stopped", True)
+        result, records = self.run_with(problem, asked_for, servers=3, workers=2, checkpoint=WAYS_TO_SAVE[way])
+        assert result.digest == reference(problem, self.enough_iters)
+        assert (result.outcome, result.saved, result.iterations) == ("max-iters", True, self.enough_iters)
         assert (result.failures, result.recoveries) == ([], [])
         joined, left = ({r["node"] for r in of(records, f"node_{what}")} for what in ("joined", "left"))
         assert joined >= {"server-3", "worker-2"}
@@ -368,14 +347,8 @@ class EngineContract:
     @pytest.mark.usefixtures("single_threaded_blas")
     @pytest.mark.parametrize("node", ["server-1", "worker-1"])
     def test_a_drained_node_perturbs_nothing(self, node: str) -> None:
-        result, records = self.run_with(
-            "lda",
-            {2: [m.DrainRequested(node, "asked to")]},
-            until=lambda records: bool(of(records, "node_left")),
-            servers=2,
-            workers=2,
-        )
-        assert result.digest == reference("lda", result.iteration)
+        result, records = self.run_with("lda", {2: [m.DrainRequested(node, "asked to")]}, servers=2, workers=2)
+        assert result.digest == reference("lda", self.enough_iters)
         assert [r["node"] for r in of(records, "node_left")] == [node]
         assert [r["kind"] for r in of(records, "recovery_completed")] == ["start"]
         (started,), (completed,) = of(records, "handover_started"), of(records, "handover_completed")
@@ -410,15 +383,9 @@ class EngineContract:
         }
         kills = [Kill.parse("servers:1@2"), Kill.parse("workers:1@3"), Kill.parse("servers:1@5")]
         result, records = self.run_with(
-            problem,
-            asked_for,
-            until=lambda records: bool(of(records, "node_joined")),
-            servers=4,
-            workers=3,
-            checkpoint=WAYS_TO_SAVE[way],
-            kills=kills,
+            problem, asked_for, servers=4, workers=3, checkpoint=WAYS_TO_SAVE[way], kills=kills
         )
-        assert (result.outcome, result.saved) == ("stopped", True)
+        assert (result.outcome, result.saved, result.iteration) == ("max-iters", True, self.enough_iters)
         assert len(result.failures) == 3
         assert of(records, "node_joined")
         view = of(records, "view_changed")[-1]

@@ -77,8 +77,8 @@ def figure(
             progress.say("interrupted; every trial that was done is kept: the same command goes on")
             return STOPPED_AND_SAVED
     if as_json:
-        made = {"schema_version": SCHEMA_VERSION, "figures": done}
-        print(to_json_text(made))
+        made = [{key: value for key, value in one.items() if key != "words"} for one in done]
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "figures": made}))
     return DONE
 
 
@@ -93,6 +93,7 @@ def _make(
     return {
         "figure": one.name,
         "settings": one.summary(rows),
+        "words": one.words(rows),
         "results": str(folder),
         "pictures": [str(p) for p in drawn],
         "seconds": round(time.monotonic() - began_s, 1),
@@ -101,13 +102,8 @@ def _make(
 
 def _print(made: dict[str, Any]) -> None:
     print(f"{made['figure']}, {made['seconds']:,.0f} s; results: {made['results']}")
-    for s in made["settings"]:
-        low, high = s["c_interval"]
-        print(
-            f"  {s['setting']}: {s['trials']:,} trials, mean cost {s['mean_cost']:.2f} iterations, "
-            f"{s['exceedances']:,} above the bound, {100 * s['median_cost_over_bound']:.0f} % of it at the median and "
-            f"{100 * s['largest_cost_over_bound']:.0f} % at most; c = {s['c']:.4f} [{low:.4f}, {high:.4f}]"
-        )
+    for line in made["words"]:
+        print(f"  {line}")
     for path in made["pictures"]:
         print(f"  picture: {path}")
 
@@ -120,5 +116,5 @@ def _list(figures: Sequence[Figure], as_json: bool) -> None:
         print(to_json_text({"schema_version": SCHEMA_VERSION, "figures": described}))
         return
     for f in figures:
-        print(f"{f.name:<18} {f.description}")
-        print(f"{'':<18} panels: {', '.join(f.panels)}")
+        print(f"{f.name:<21} {f.description}")
+        print(f"{'':<21} panels: {', '.join(f.panels)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,19 @@ class BoundFigure:
     def summary(self, rows: Sequence[BoundRow]) -> list[dict[str, Any]]:
         """What each setting came to; controls are no setting of their own."""
         return [summarise(mine) for mine in of_setting(rows).values() if mine[0].perturbation != "none"]
+
+    def words(self, rows: Sequence[BoundRow]) -> list[str]:
+        """The same for people, a line each."""
+        return [_words(setting) for setting in self.summary(rows)]
+
+
+def _words(s: Mapping[str, Any]) -> str:
+    low, high = s["c_interval"]
+    return (
+        f"{s['setting']}: {s['trials']:,} trials, mean cost {s['mean_cost']:.2f} iterations, "
+        f"{s['exceedances']:,} above the bound, {100 * s['median_cost_over_bound']:.0f} % of it at the median and "
+        f"{100 * s['largest_cost_over_bound']:.0f} % at most; c = {s['c']:.4f} [{low:.4f}, {high:.4f}]"
+    )
 
 
 def _with_one_baseline(settings: Sequence[Setting]) -> list[list[Setting]]:

@@ -13,7 +13,7 @@ from scarml.experiments.processes import Processes
 
 __all__ = ["NAMES", "Figure", "Tell", "Wanted", "figure"]
 
-NAMES = ("qp-bound", "mlr-perturbations", "resets")
+NAMES = ("qp-bound", "mlr-perturbations", "resets", "partial-recovery", "priority-checkpoints")
 """Each is the ``FIGURE`` of the module of that name."""
 
 Tell = Callable[[str, int, int], None]
@@ -78,7 +78,11 @@ class Figure(Protocol):
         ...
 
     def summary(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
-        """What the rows come to, for people and programs."""
+        """What the rows come to, for programs."""
+        ...
+
+    def words(self, rows: Sequence[Any]) -> list[str]:
+        """The same for people, in lines."""
         ...
 
 

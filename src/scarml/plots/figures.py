@@ -7,15 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scarml.plots import bound
-
-__all__ = ["draw", "panels_of"]
-
-
-def panels_of(name: str) -> Sequence[bound.BoundPanel]:
-    """What the picture of a figure consists of."""
-    panels: Sequence[bound.BoundPanel] = importlib.import_module(f"scarml.plots.{name.replace('-', '_')}").PANELS
-    return panels
+__all__ = ["draw"]
 
 
 def draw(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, file_name: str) -> list[Path]:
@@ -30,4 +22,6 @@ def draw(name: str, rows: Sequence[Mapping[str, Any]], folder: Path, file_name: 
     Returns:
         The paths, the PNG first.
     """
-    return bound.draw(panels_of(name), rows, folder, file_name)
+    module: Any = importlib.import_module(f"scarml.plots.{name.replace('-', '_')}")
+    paths: list[Path] = module.draw(rows, folder, file_name)
+    return paths

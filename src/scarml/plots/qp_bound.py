@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from scarml.plots import bound
 from scarml.plots.bound import BoundPanel
 
-__all__ = ["PANELS"]
+__all__ = ["PANELS", "draw"]
 
 PANELS = (
     BoundPanel(
@@ -25,3 +28,6 @@ PANELS = (
         log=True,
     ),
 )
+
+draw = partial(bound.draw, PANELS)
+"""Write the picture from the rows; see `scarml.plots.bound.draw`."""

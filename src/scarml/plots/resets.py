@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+from scarml.plots import bound
 from scarml.plots.bound import BoundPanel
 
-__all__ = ["PANELS"]
+__all__ = ["PANELS", "draw"]
 
 PANELS = (
     BoundPanel("MLR, rows set back to x(0)", "mlr", r"$\|\delta\|$, in the unit of the parameters"),
@@ -15,3 +18,6 @@ PANELS = (
         controls="lda-controls",
     ),
 )
+
+draw = partial(bound.draw, PANELS)
+"""Write the picture from the rows; see `scarml.plots.bound.draw`."""

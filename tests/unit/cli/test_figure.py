@@ -14,7 +14,13 @@ from scarml.experiments import bound_sweep
 def test_list_names_figures_and_panels(scarml: Scarml) -> None:
     listed = json.loads(scarml("figure", "--list", "--json").out)
     assert listed["schema_version"] == 1
-    assert [f["name"] for f in listed["figures"]] == ["qp-bound", "mlr-perturbations", "resets"]
+    assert [f["name"] for f in listed["figures"]] == [
+        "qp-bound",
+        "mlr-perturbations",
+        "resets",
+        "partial-recovery",
+        "priority-checkpoints",
+    ]
     assert "figure 5" in scarml("figure", "--list").out
 
 
@@ -46,6 +52,7 @@ def test_results_pictures_and_summary(tmp_path: Path, scarml: Scarml) -> None:
         ((), "which figure?"),
         (("no-such",), "there is no figure 'no-such'"),
         (("qp-bound", "--panel", "x"), "no panel 'x'"),
+        (("partial-recovery", "--panel", "x"), "no panel 'x'"),
         (("all", "--panel", "x"), "one figure"),
         (("qp-bound", "--trials", "0"), "--trials is 0"),
         (("qp-bound", "--jobs", "0"), "expected at least 1"),

@@ -1,0 +1,187 @@
+"""The headline table: by how much partial recovery and priority checkpoints reduce the cost of losses, on every panel.
+
+    python -m scarml.experiments.headline --results docs/results --page docs/reproduction.md --page README.md
+
+It is made from the rows of figures 7 and 8 alone. A page has the lines between which a table goes; see `TABLES`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scarml.errors import ScarError, UsageError
+from scarml.experiments import partial_recovery, priority_checkpoints
+from scarml.experiments.first_table import replace_marked
+from scarml.experiments.panels import PANELS, PaperPanel
+from scarml.experiments.results import TrialRow, read_folder
+from scarml.experiments.summary import CellSummary, summarise
+from scarml.theory.bootstrap import Interval
+
+__all__ = ["TABLES", "Measured", "costs", "headline", "main", "read", "short"]
+
+_PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
+_MISSING = "–"
+
+
+class Measured:
+    """What the cells of both figures came to.
+
+    Args:
+        partial: rows of figure 7.
+        priority: rows of figure 8.
+    """
+
+    def __init__(self, partial: Sequence[TrialRow], priority: Sequence[TrialRow]) -> None:
+        self._of = {
+            figure: {(c.panel, c.lost_fraction, c.strategy, c.lag_commits): c for c in summarise(rows)}
+            for figure, rows in (("partial", partial), ("priority", priority))
+        }
+
+    def panels(self) -> list[PaperPanel]:
+        """Those that have been run, in the paper's order."""
+        known = {key[0] for cells in self._of.values() for key in cells}
+        return [p for name, p in PANELS.items() if name in known]
+
+    def recovered(self, panel: PaperPanel, lost_fraction: str) -> CellSummary | None:
+        """Partial recovery from full checkpoints, in figure 7."""
+        return self._of["partial"].get((panel.panel.name, lost_fraction, "full-partial", 0))
+
+    def saved(self, panel: PaperPanel, strategy: str, lag: int = 0) -> CellSummary | None:
+        """A strategy in figure 8."""
+        return self._of["priority"].get((panel.panel.name, "1/2", strategy, lag))
+
+
+def read(results: Path) -> Measured:
+    """From the folder that has those of the figures.
+
+    Raises:
+        UsageError: if there are no results of either.
+    """
+    folders = [results / f.FIGURE.file_name for f in (partial_recovery, priority_checkpoints)]
+    partial, priority = (read_folder(folder) if folder.exists() else [] for folder in folders)
+    if not partial and not priority:
+        raise UsageError(f"there are no results in {folders[0]} or {folders[1]}; run scarml figure first")
+    return Measured(partial, priority)
+
+
+def headline(measured: Measured) -> str:
+    """Reductions of the cost, with intervals, in Markdown."""
+    head = (
+        *("", "trials", "partial, 3/4 lost", "partial, 1/2 lost", "partial, 1/4 lost"),
+        *("`priority` 1/8", "in whole iterations", "at lag 1", "floor at lag 1"),
+    )
+    lines = [_row(head), _row(["---"] + ["---:"] * (len(head) - 1)), _row([*_PAPER, "", "", ""])]
+    for panel in measured.panels():
+        for unit in panel.budgets:
+            name = "priority-1-8-partial" if unit == "blocks" else "priority-1-8-of-bytes-partial"
+            at_0, at_1 = measured.saved(panel, name), measured.saved(panel, name, 1)
+            partial = [measured.recovered(panel, p) for p in ("3/4", "1/2", "1/4")]
+            lines.append(
+                _row(
+                    [
+                        panel.title if unit == "blocks" else f"{panel.title}, budget in bytes",
+                        _trials([*partial, at_0, at_1]),
+                        *map(_reduction, partial if unit == panel.budgets[0] else [None] * len(partial)),
+                        _reduction(at_0),
+                        _whole(at_0),
+                        _reduction(at_1),
+                        _reduction(measured.saved(panel, "floor", 1)),
+                    ]
+                )
+            )
+    return "\n".join(lines)
+
+
+def short(measured: Measured) -> str:
+    """Losing half of all blocks, in Markdown, without intervals of lag 1."""
+    lines = [
+        _row(["", "trials", "partial recovery", "and `priority` 1/8"]),
+        _row(["---", "---:", "---:", "---:"]),
+        _row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5]]),
+    ]
+    for panel in measured.panels():
+        cells = [measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")]
+        lines.append(_row([panel.title, _trials(cells), *map(_reduction, cells)]))
+    return "\n".join(lines)
+
+
+def costs(measured: Measured) -> str:
+    """Mean costs of figure 8 at lag 0, in iterations, in Markdown."""
+    strategies = {
+        "full checkpoint, full recovery": "full-full",
+        "and partial recovery": "full-partial",
+        **{f"`priority` {r}": f"priority-{r.replace('/', '-')}-partial" for r in ("1/2", "1/4", "1/8")},
+        "`round` 1/8": "round-1-8-partial",
+        "`random` 1/8": "random-1-8-partial",
+    }
+    lines = [_row(["", *strategies]), _row(["---"] + ["---:"] * len(strategies))]
+    for panel in measured.panels():
+        lines.append(_row([panel.title, *(_cost(measured.saved(panel, name)) for name in strategies.values())]))
+    return "\n".join(lines)
+
+
+TABLES = {"headline": headline, "headline-short": short, "recovery-costs": costs}
+"""By the name in ``<!-- NAME: begin -->``."""
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _trials(cells: Sequence[CellSummary | None]) -> str:
+    counts = {c.n_trials for c in cells if c is not None}
+    return _MISSING if not counts else "–".join(str(n) for n in sorted({min(counts), max(counts)}))
+
+
+def _reduction(cell: CellSummary | None) -> str:
+    if cell is None or cell.reduction is None:
+        return _MISSING
+    return f"{_percent(cell.reduction.value)} % [{_percent(cell.reduction.high)}, {_percent(cell.reduction.low)}]"
+
+
+def _whole(cell: CellSummary | None) -> str:
+    return _MISSING if cell is None or cell.reduction_whole is None else f"{_percent(cell.reduction_whole)} %"
+
+
+def _cost(cell: CellSummary | None) -> str:
+    return _MISSING if cell is None else f"{_number(cell.cost)} ({cell.n_trials})"
+
+
+def _number(cost: Interval) -> str:
+    return f"{cost.value:.2f} [{cost.low:.2f}, {cost.high:.2f}]".replace("-", "−")
+
+
+def _percent(reduction: float) -> str:
+    return f"{round(-100 * reduction):+d}".replace("-", "−")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m scarml.experiments.headline", description=__doc__)
+    parser.add_argument("--results", type=Path, required=True, help="folder of the figures' results")
+    parser.add_argument("--page", type=Path, action="append", default=[], help="page whose marked parts are replaced")
+    given = parser.parse_args(argv)
+    try:
+        measured = read(given.results)
+        texts = {name: table(measured) for name, table in TABLES.items()}
+        for page in given.page:
+            page.write_text(_filled(page.read_text(), texts))
+    except ScarError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(f"{texts['headline']}\n")
+    return 0
+
+
+def _filled(page: str, texts: Mapping[str, str]) -> str:
+    for name, text in texts.items():
+        if f"<!-- {name}: begin -->" in page:
+            page = replace_marked(page, name, text)
+    return page
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Figure 8: which blocks to save, at equal bytes: `priority`, `round` and `random`, losing half of all blocks.
+
+A fraction r is saved every r C iterations. With r = 1 all three are the full checkpoint. Beside the paper's lag 0 also
+lag 1, where a save is not yet durable when the next failure strikes, with the floor: the lost blocks as they were an
+iteration ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+from scarml.experiments.panels import PaperPanel
+from scarml.experiments.recovery_figure import Loss, RecoveryFigure
+from scarml.experiments.sweep import FLOOR, Cell, Strategy, full, partial
+
+__all__ = ["FIGURE", "FRACTIONS", "LOST_FRACTION", "POLICIES"]
+
+LOST_FRACTION = Fraction(1, 2)
+POLICIES = ("priority", "round", "random")
+FRACTIONS = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
+"""Of a save, besides 1."""
+
+
+def cells_of(panel: PaperPanel) -> Sequence[Loss]:
+    """What answers most comes first."""
+    priority, others = (
+        [partial(policy, r, budget_in=unit) for unit in panel.budgets for r in FRACTIONS for policy in policies]
+        for policies in (POLICIES[:1], POLICIES[1:])
+    )
+    whole: list[Strategy] = [full(), partial("full", Fraction(1))]
+    lag_0 = [*whole, *priority, *others]
+    lag_1 = [*whole, *priority, FLOOR, *others]
+    return [(LOST_FRACTION, Cell(s, lag)) for lag, strategies in ((0, lag_0), (1, lag_1)) for s in strategies]
+
+
+FIGURE = RecoveryFigure(
+    name="priority-checkpoints",
+    file_name="figure-8-priority-checkpoints",
+    description="figure 8: priority, round and random checkpoints at equal bytes, losing 1/2",
+    cells=cells_of,
+)

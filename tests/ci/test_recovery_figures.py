@@ -1,0 +1,58 @@
+"""Figures 7 and 8 in small: directions and rough sizes, in parallel, on the images that come with SCAR."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from scarml.experiments.failure import FailurePlan
+from scarml.experiments.figures import Wanted
+from scarml.experiments.panels import QUICK
+from scarml.experiments.partial_recovery import FIGURE as PARTIAL_RECOVERY
+from scarml.experiments.priority_checkpoints import FIGURE as PRIORITY_CHECKPOINTS
+from scarml.experiments.processes import Processes
+from scarml.experiments.results import TrialRow
+from scarml.experiments.summary import select, summarise
+from scarml.experiments.sweep import FLOOR, Cell, Sweep, full, partial
+
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]  # a busy machine takes several times its seconds
+
+N_TRIALS = 6
+EIGHTH, HALF = Fraction(1, 8), Fraction(1, 2)
+
+
+def costs(rows: list[TrialRow]) -> dict[tuple[str, str, int], float]:
+    return {(c.strategy, c.lost_fraction, c.lag_commits): c.cost.value for c in summarise(rows)}
+
+
+def test_partial_recovery_costs_about_as_much_less_as_less_is_lost(tmp_path: Path) -> None:
+    cost = costs(PARTIAL_RECOVERY.run(tmp_path, Wanted(quick=True, n_trials=N_TRIALS), Processes(2)))
+    whole = cost["full-full", "1/2", 0]
+    assert 1.5 < whole < 7
+    assert [cost["full-full", lost, 0] for lost in ("1/4", "3/4", "1")] == [whole] * 3
+    quarter, half, most, everything = (cost["full-partial", p, 0] / whole for p in ("1/4", "1/2", "3/4", "1"))
+    assert 0.1 < quarter < half < most < everything < 1.2
+    assert 0.3 < half < 0.75
+
+
+def test_priority_is_best_and_random_worst_at_equal_bytes(tmp_path: Path) -> None:
+    strategies = [full(), *(partial(policy, EIGHTH) for policy in ("priority", "round", "random"))]
+    cells = [(HALF, Cell(s, 0)) for s in strategies]
+    cells += [(HALF, Cell(s, 1)) for s in (full(), partial("priority", EIGHTH), FLOOR)]
+    figure = replace(PRIORITY_CHECKPOINTS, cells=lambda _: cells)
+    rows = figure.run(tmp_path, Wanted(quick=True, n_trials=N_TRIALS))
+    cost = costs(rows)
+    whole, priority, in_turn, random = (cost[s.name, "1/2", 0] for s in strategies)
+    assert priority < 0.5 * whole
+    assert priority < 0.7 * in_turn
+    assert in_turn < random
+    whole_1, priority_1, floor_1 = (cost[name, "1/2", 1] for name in ("full-full", "priority-1-8-partial", "floor"))
+    assert whole < whole_1
+    assert floor_1 < priority_1 < 0.6 * whole_1
+
+    cell = Cell(partial("priority", EIGHTH), 0)
+    here = Sweep(QUICK.panel, FailurePlan(n_trials=N_TRIALS), every_loss=True).run_cell(cell)
+    assert here == select(rows, strategy=cell.strategy.name, lag_commits=0)  # leaving losses out changes nothing

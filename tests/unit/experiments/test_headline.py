@@ -1,0 +1,84 @@
+"""The headline table says what was planted in the rows, and nothing where there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.experiments.samples import trainer_of
+
+from scarml.errors import UsageError
+from scarml.experiments.failure import FailurePlan
+from scarml.experiments.headline import Measured, costs, headline, main, read, short
+from scarml.experiments.problem import Panel
+from scarml.experiments.results import TrialRow, write_rows
+from scarml.experiments.sweep import Cell, Sweep, full
+
+
+def planted(panel: str, part: float, strategy: str, lost: str = "1/2", lag: int = 0) -> list[TrialRow]:
+    """Full recovery, and a strategy that costs that part of it."""
+    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=4), trainer=trainer_of("mlr", 20))
+    whole = [replace(r, panel=panel, lost_fraction=lost, lag_commits=lag) for r in sweep.run_cell(Cell(full(), 0))]
+    return whole + [replace(r, strategy=strategy, cost=part * r.cost, cost_whole=r.cost_whole) for r in whole]
+
+
+@pytest.fixture(scope="module")
+def measured() -> Measured:
+    partial = planted("mlr-mnist", 0.5, "full-partial") + planted("mlr-mnist", 0.75, "full-partial", "3/4")
+    priority = planted("mlr-mnist", 0.1, "priority-1-8-partial")
+    priority += (
+        planted("mlr-mnist", 0.2, "priority-1-8-partial", lag=1) + planted("mlr-mnist", 0.15, "floor", lag=1)[4:]
+    )
+    priority += planted("cnn-by-layer-mnist", 0.3, "priority-1-8-of-bytes-partial")
+    return Measured(partial, priority)
+
+
+def cells_of(table: str, title: str) -> list[str]:
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {title} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_reductions_are_those_that_were_planted(measured: Measured) -> None:
+    cells = cells_of(headline(measured), "MLR on MNIST")
+    assert cells == [
+        "MLR on MNIST",
+        "4",
+        "−25 % [−25, −25]",
+        "−50 % [−50, −50]",
+        "–",
+        "−90 % [−90, −90]",
+        "+0 %",
+        "−80 % [−80, −80]",
+        "−85 % [−85, −85]",
+    ]
+
+
+def test_budgets_in_bytes_have_a_line_of_their_own(measured: Measured) -> None:
+    table = headline(measured)
+    assert cells_of(table, "CNN by layer on MNIST")[5] == "–"
+    assert cells_of(table, "CNN by layer on MNIST, budget in bytes")[5] == "−70 % [−70, −70]"
+
+
+def test_panels_that_were_not_run_are_left_out(measured: Measured) -> None:
+    for table in (headline(measured), short(measured), costs(measured)):
+        assert "Jester" not in table
+    assert cells_of(short(measured), "MLR on MNIST")[2:] == ["−50 % [−50, −50]", "−90 % [−90, −90]"]
+
+
+def test_pages_get_the_tables_that_they_have_room_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "results" / "figure-8-priority-checkpoints" / "mlr-mnist" / "lost-1-2"
+    for row in planted("mlr-mnist", 0.1, "priority-1-8-partial")[::4]:
+        write_rows(folder / f"{row.strategy}.lag-0.csv.gz", [row])
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- headline-short: begin -->\nold\n<!-- headline-short: end -->\nb\n")
+    assert main(["--results", str(tmp_path / "results"), "--page", str(page)]) == 0
+    assert "−90 % [−90, −90]" in capsys.readouterr().out
+    assert "old" not in page.read_text()
+    assert short(read(tmp_path / "results")) in page.read_text()
+
+
+def test_no_results_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="scarml figure"):
+        read(tmp_path)
+    assert main(["--results", str(tmp_path)]) == 2
