@@ -118,13 +118,15 @@ def _recovered(f: dict[str, Any]) -> str:
     text = f"{f['kind']} recovery in {f.get('seconds', 0):.2f} s: {restored_from(f)}"
     if "perturbation" in f and f.get("lost_blocks"):
         text += f"; perturbation {perturbation_in_words(f)}"
+    if f["kind"] == "repair" and f.get("lost_blocks"):
+        return f"{text}; now the model mends them"
     return f"{text}; {extent} x({f['iteration']})"
 
 
 def _repaired(f: dict[str, Any]) -> str:
     text = f"{counted(f['n_blocks'], 'block')} mended in {f.get('seconds', 0):.2f} s"
     left = "" if f["perturbation"] is None else f"; perturbation {perturbation_in_words(f)} now"
-    return f"{text}, with {f['work_iters']:.2f} of an iteration's work{left}"
+    return f"{text}, with {f['work_iters']:.2f} of an iteration's work{left}; training goes on at x({f['iteration']})"
 
 
 def perturbation_in_words(f: Mapping[str, Any]) -> str:

@@ -141,7 +141,18 @@ def test_what_was_in_place_when_another_node_was_lost_is_counted_too(restored: i
 )
 def test_a_repair_is_told_with_its_work(left, words):
     record = Record("repair_completed", {"n_blocks": 392, "work_iters": 0.5, "iteration": 5, "seconds": 0.1, **left})
-    assert in_words(record, 5) == f"392 blocks mended in 0.10 s, with 0.50 of an iteration's work{words}"
+    assert (
+        in_words(record, 5)
+        == f"392 blocks mended in 0.10 s, with 0.50 of an iteration's work{words}; training goes on at x(5)"
+    )
+
+
+def test_training_goes_on_after_the_repair_and_not_before() -> None:
+    restored = {"restored": 3, "from_x0": 0, "oldest": 4, "newest": 4, "iteration": 5, "seconds": 0.1}
+    repair = Record("recovery_completed", {"kind": "repair", "lost_blocks": 3, **restored})
+    assert in_words(repair, 5) == "repair recovery in 0.10 s: 3 blocks as saved at x(4); now the model mends them"
+    nothing = Record("recovery_completed", {"kind": "repair", "lost_blocks": 0, **restored, "restored": 0})
+    assert in_words(nothing, 5) == "repair recovery in 0.10 s: no block was lost; training goes on at x(5)"
 
 
 def test_where_nothing_was_lost_nothing_was_perturbed() -> None:
