@@ -21,14 +21,15 @@ from scarml.experiments.failure import groups_of, lose_groups
 from scarml.experiments.figures import Tell
 from scarml.experiments.kept_rows import KeptRows
 from scarml.experiments.perturbations import away_from, distance_between, normal, reset
+from scarml.experiments.perturbed import Later, Perturbed, run_perturbed
 from scarml.experiments.problem import Panel, Trainer, trainer_for
 from scarml.experiments.processes import Processes
 from scarml.experiments.trajectory import Crossing
-from scarml.experiments.trial import LONGEST, Looking, train_to_criterion
+from scarml.experiments.trial import LONGEST, Looking
 from scarml.theory.convergence_rate import RateEstimate
 from scarml.theory.iteration_cost import discounted_sum, perturbation_cost_bound
 
-__all__ = ["BoundSweep", "Kind", "Later", "Perturbed", "Setting", "run_perturbed"]
+__all__ = ["BoundSweep", "Kind", "Setting"]
 
 Kind = Literal["random", "adversarial", "reset", "none"]
 
@@ -70,58 +71,6 @@ class Setting:
     def file_name(self) -> str:
         """Of its rows."""
         return f"{self.name}.csv.gz"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Later:
-    """A perturbation that strikes while a trial runs: what it moves every table's values by, on x(at_iter)."""
-
-    at_iter: int
-    norm: float
-    trial: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Perturbed:
-    """A trial as it is given to a process.
-
-    Args:
-        state: what training goes on from.
-        commit: after which.
-        expected: the control's crossing.
-        how: which losses are evaluated, with what random values.
-        later: random perturbations that follow, by ascending iteration.
-        seed: of those.
-        lost_fraction: of the groups, which were reset.
-    """
-
-    state: State
-    commit: int
-    expected: float
-    how: Looking
-    later: tuple[Later, ...] = ()
-    seed: int = 0
-    lost_fraction: float = 0.0
-
-
-def run_perturbed(trainer: Trainer, trial: Perturbed) -> tuple[Crossing, int]:
-    """Train to the criterion, perturbed on the way.
-
-    Returns:
-        When the criterion was met, and how many of the later perturbations struck before that.
-    """
-    state, commit = trial.state, trial.commit
-    for struck, later in enumerate(trial.later):
-        until = replace(trial.how, until=later.at_iter)
-        crossing = train_to_criterion(trainer, state, commit, trial.expected, until)
-        if np.isfinite(crossing.whole):
-            return crossing, struck
-        state, commit = _struck(trainer.state(), trial.seed, later), trainer.commit
-    return train_to_criterion(trainer, state, commit, trial.expected, trial.how), len(trial.later)
-
-
-def _struck(state: State, seed: int, later: Later) -> State:
-    return normal(state, later.norm, stream(seed, "direction", later.trial, later.at_iter))
 
 
 def _run(panel: Panel, trial: Perturbed) -> tuple[Crossing, int]:

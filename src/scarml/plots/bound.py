@@ -95,13 +95,12 @@ def _panel(axes: Axes, panel: BoundPanel, rows: Rows) -> None:
         axes.plot(
             _sizes(panel, worst), costs, "D", color=BLACK, markersize=3.6, mfc="none", mew=0.8, label=_words(worst)
         )
-    _bound(axes, panel, first, float(np.max(x)), float(np.min(x)))
+    _bound(axes, panel, mine, x)
     axes.set_xlabel(panel.label)
     axes.set_ylabel("iteration cost, iterations")
     axes.grid(alpha=0.25, linewidth=0.6)
     _relative(axes, panel, first)
-    axes.legend(frameon=False, fontsize=7.5, loc="upper left", handlelength=1.6, borderpad=0.1)
-    _room_for_the_legend(axes)
+    axes.legend(edgecolor="none", framealpha=0.9, fontsize=7.5, loc="upper left", handlelength=1.8, borderpad=0.2)
 
 
 def _words(rows: Rows) -> str:
@@ -115,23 +114,24 @@ def _sizes(panel: BoundPanel, rows: Rows) -> NDArray[np.float64]:
     return np.array([r["discounted_sum"] * r["c"] ** -r["bound_from_iter"] for r in rows])
 
 
-def _bound(axes: Axes, panel: BoundPanel, row: Mapping[str, Any], largest: float, smallest: float) -> None:
-    """The line, and where the ends of the intervals of c and of the distance would put it."""
-    x = np.geomspace(smallest, largest, 400) if panel.log else np.linspace(0, largest, 400)
+def _bound(axes: Axes, panel: BoundPanel, rows: Rows, x: NDArray[np.float64]) -> None:
+    """The line; and where the ends of the intervals of c and of the distance would put it."""
+    row, largest = rows[0], float(x.max())
+    at = np.geomspace(float(x.min()), largest, 400) if panel.log else np.linspace(0, largest, 400)
     since = row["bound_from_iter"] if panel.size == "from-start" else 0
-    line = iteration_cost_bound(x, row["distance"] * row["c"] ** -since, row["c"])
-    axes.plot(x, line, color=VERMILION, linewidth=2.0, zorder=4, label=f"bound, c = {row['c']:.4f}")
-    if row["c_high"] < 1 and row["c_high"] - row["c"] > 1e-6:
-        high = iteration_cost_bound(x, row["distance_low"] * row["c"] ** -since, row["c_high"])
-        top = axes.get_ylim()[1]
-        axes.plot(
-            x, high, color=VERMILION, linewidth=1.0, linestyle=(0, (4, 2)), label=f"bound, c = {row['c_high']:.4f}"
-        )
-        axes.set_ylim(top=max(top, 1.15 * float(line.max())))
+    line = iteration_cost_bound(at, row["distance"] * row["c"] ** -since, row["c"])
+    axes.plot(at, line, color=VERMILION, linewidth=2.0, zorder=4, label=f"bound, c = {row['c']:.4f}")
+    if row["c"] + 1e-6 < row["c_high"] < 1:
+        high = iteration_cost_bound(at, row["distance_low"] * row["c"] ** -since, row["c_high"])
+        label = f"bound at the end of the interval, c = {row['c_high']:.4f}"
+        axes.plot(at, high, color=VERMILION, linewidth=1.0, linestyle=(0, (4, 2)), label=label)
     if panel.log:
         axes.set_xscale("log")
     else:
         axes.set_xlim(0, 1.02 * largest)
+    costs = [r["cost"] for r in rows]
+    low, top = min(0.0, *costs), max(float(line.max()), *costs)
+    axes.set_ylim(low - 0.05 * (top - low), top + 0.4 * (top - low))  # room for the legend
 
 
 def _relative(axes: Axes, panel: BoundPanel, row: Mapping[str, Any]) -> None:
@@ -142,8 +142,3 @@ def _relative(axes: Axes, panel: BoundPanel, row: Mapping[str, Any]) -> None:
     above = axes.secondary_xaxis("top", functions=(lambda x: x / scale, lambda x: x * scale))
     above.set_xlabel(words, fontsize=8)
     above.tick_params(labelsize=8)
-
-
-def _room_for_the_legend(axes: Axes) -> None:
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.3 * (high - low))

@@ -47,7 +47,7 @@ def test_it_shows_trials_bound_and_both_scales() -> None:
     bound = lines["bound, c = 0.9000"]
     x, y = (np.asarray(v, float) for v in bound.get_data())
     np.testing.assert_allclose(y, iteration_cost_bound(x, 2.0, 0.9))
-    assert "bound, c = 0.9200" in lines
+    assert "bound at the end of the interval, c = 0.9200" in lines
     assert summed.get_xscale() == "log"
     sizes = np.asarray({line.get_label(): line for line in summed.get_lines()}["3 trials, random"].get_xdata(), float)
     np.testing.assert_allclose(sizes, np.array([0.5, 1.0, 1.5]) * 0.9**-10)
