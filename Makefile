@@ -46,13 +46,13 @@ $(TORCH): $(STAMP)
 	@echo "Installing PyTorch into $(VENV) (190 MB to load, 750 MB on disk, once) ..." >&2
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input --retries 1 --no-deps \
 	    --find-links https://download.pytorch.org/whl/cpu/torch/ 'torch==2.13.0'
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input -e '.[cnn]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --no-input -e '.[test-ci]'
 	@touch $@
 
 # The second line: the fast tests that `make test` skips where there is no PyTorch.
 TORCH_TESTS := tests/unit/models/test_cnn.py tests/unit/models/test_tiny_transformer_example.py
 
-test-ci: setup $(TORCH) ## the tests that are too long for every change (minutes); installs PyTorch
+test-ci: setup $(TORCH) ## the tests that are too long for every change (minutes); installs PyTorch and more
 	$(PYTEST) -q -m "ci and not soak" -n 2 --dist loadgroup --timeout 900 -o faulthandler_timeout=850 $(ARGS)
 	$(if $(ARGS),,$(PYTEST) -q $(TORCH_TESTS))
 

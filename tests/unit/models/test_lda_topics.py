@@ -152,3 +152,26 @@ def test_scikit_learn_takes_the_topics_and_predicts_as_well(trained: tuple[Corpu
     seen, hidden = halves(new)
     perplexity = topics.perplexity_given(theirs.transform(counts_of(seen)), hidden)
     assert perplexity == pytest.approx(topics.perplexity(new), rel=0.01)
+
+
+@pytest.mark.ci
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_gensim_takes_the_topics_and_predicts_as_well(trained: tuple[Corpus, Topics]) -> None:
+    gensim = pytest.importorskip("gensim.models", reason="pip install gensim")
+    _, topics = trained
+    arrays = topics.to_arrays()
+    theirs = gensim.LdaModel(
+        num_topics=3,
+        id2word=dict(enumerate(topics.vocabulary or ())),
+        alpha=[float(arrays["doc_topic_prior"])] * 3,
+        eta=float(arrays["topic_word_prior"]),
+        dtype=np.float64,
+        random_state=0,
+    )
+    theirs.state.sstats = topics.word_topics.T.astype(np.float64)
+    theirs.sync_state()
+    new = three_subjects(200, seed=4)
+    seen, hidden = halves(new)
+    gamma, _ = theirs.inference([[(w, n) for w, n in enumerate(row) if n] for row in counts_of(seen).astype(int)])
+    perplexity = topics.perplexity_given(gamma / gamma.sum(axis=1, keepdims=True), hidden)
+    assert perplexity == pytest.approx(topics.perplexity(new), rel=0.01)
