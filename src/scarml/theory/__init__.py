@@ -3,6 +3,7 @@
 Every function takes and returns NumPy arrays (or numbers), checks its arguments, and says which assumption fails.
 """
 
+from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 from scarml.theory.convergence_rate import (
     RateEstimate,
     rate_from_distances,
@@ -28,6 +29,7 @@ from scarml.theory.sgd import contraction, harmonic_steps, sgd_cost_bound, sgd_d
 
 __all__ = [
     "MANTISSA_BITS",
+    "Interval",
     "RateEstimate",
     "RunTime",
     "RunTimeModel",
@@ -44,6 +46,8 @@ __all__ = [
     "irreducible_error",
     "iteration_cost_bound",
     "iterations_to_criterion",
+    "mean_interval",
+    "paired_reduction",
     "partial_norm",
     "perturbation_cost_bound",
     "perturbation_norm",
