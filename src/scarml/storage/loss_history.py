@@ -25,7 +25,7 @@ class PastRecovery:
 
     Args:
         iteration: of the failure.
-        kind: ``partial`` or ``full``.
+        kind: of the recovery: ``partial``, ``repair`` or ``full``.
         lost_blocks: how many were lost.
         mean_age_iters: of what was restored; None if it was not noted.
         perturbation: ‖δ‖; None if it is unknown.
