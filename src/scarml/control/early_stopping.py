@@ -8,6 +8,7 @@ on from and then knows what it would have known without: nothing is counted twic
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,8 @@ from scarml.core.metric import Metric
 
 __all__ = ["BestSoFar", "EarlyStopping"]
 
+EXTRA = "early_stopping"
+"""By this name it is stored beside the blocks of a save."""
 _MOST_KNOWN = 10_000
 """Evaluations that a full recovery can go back by; beyond, it begins to count anew."""
 
@@ -37,18 +40,23 @@ class BestSoFar:
     best_iteration: int = -1
     n_since: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """To save with the blocks."""
-        return {name: getattr(self, name) for name in self.__slots__}
+    def to_extra(self) -> dict[str, Any]:
+        """To store beside the blocks of a save, as JSON."""
+        return {EXTRA: {name: getattr(self, name) for name in self.__slots__}}
+
+    @classmethod
+    def from_extra(cls, extra: Mapping[str, Any]) -> BestSoFar | None:
+        """What a save had beside its blocks; None if there is none of it.
+
+        Example:
+            >>> BestSoFar.from_extra(BestSoFar("rmse", 4, 0.9, 2, 1).to_extra()).best
+            0.9
+        """
+        return cls.from_json(extra.get(EXTRA))
 
     @classmethod
     def from_json(cls, stored: object) -> BestSoFar | None:
-        """What was saved; None if it is none of ours.
-
-        Example:
-            >>> BestSoFar.from_json(BestSoFar("rmse", 4, 0.9, 2, 1).to_json()).best
-            0.9
-        """
+        """What was stored; None if it is none of ours."""
         match stored:
             case {
                 "metric": str(metric),

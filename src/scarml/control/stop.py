@@ -195,4 +195,4 @@ class StopRule:
 
     def to_save(self, iteration: int) -> dict[str, Any] | None:
         """What a save of x(iteration) takes with it, so that whoever goes on from it judges alike."""
-        return None if self._early is None else {"early_stopping": self._early.known_before(iteration).to_json()}
+        return None if self._early is None else self._early.known_before(iteration).to_extra()

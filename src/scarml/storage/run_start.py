@@ -16,9 +16,11 @@ from scarml.control.early_stopping import BestSoFar
 from scarml.core.block import Table
 from scarml.errors import RunExistsError, UsageError
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.segment_reader import SegmentReader
 from scarml.storage.store import Store
+from scarml.storage.unit import FullSave
 
-__all__ = ["Resume", "check_same_settings", "claim_start", "describe", "open_run"]
+__all__ = ["Resume", "check_same_settings", "claim_start", "describe", "open_run", "start_from"]
 
 _log = logging.getLogger(__name__)
 
@@ -116,23 +118,34 @@ def claim_start(folder: RunFolder, is_new: bool, recovery: str, where: str) -> m
         return m.Start(folder.claim_term("new"))
     unit = folder.last_unit(last)
     term = folder.claim_term((unit or "new") if recovery == "full" else "parent")
-    reader = folder.reader(term)
-    newest = reader.newest_version() or Version(0, 0, 0)
-    extra = reader.newest_extra()
-    best = BestSoFar.from_json(extra[1].get("early_stopping")) if extra is not None else None
+    start = start_from(folder.reader(term), term, unit)
     events = folder.read_events()
     executed = max((_count(e, "executed") for e in events if e["event"] == "iteration_committed"), default=0)
     saved = _last_reported_save(events)
-    if saved > newest.iteration and recovery != "full":  # full recovery goes back on purpose
+    if saved > start.iteration and recovery != "full":  # full recovery goes back on purpose
         _log.warning(
             "the newest values in %s are of x(%d), but its event log tells of a save of x(%d): "
             "files of the run have been damaged or deleted",
             where,
-            newest.iteration,
+            start.iteration,
             saved,
         )
+    return dataclasses.replace(start, executed=max(executed, start.iteration))
+
+
+def start_from(reader: SegmentReader, term: int, unit: FullSave | None) -> m.Start:
+    """Where training goes on, from what is stored; what was done before is counted as if nothing had been repeated.
+
+    Args:
+        reader: the store as ``term`` sees it.
+        term: just claimed.
+        unit: the newest complete full save.
+    """
+    newest = reader.newest_version() or Version(0, 0, 0)
+    extra = reader.newest_extra()
+    best = BestSoFar.from_extra(extra[1]) if extra is not None else None
     version = Version(unit.term, unit.commit, unit.iteration) if unit else None
-    return m.Start(term, newest.commit, newest.iteration, max(executed, newest.iteration), version, best)
+    return m.Start(term, newest.commit, newest.iteration, newest.iteration, version, best)
 
 
 def _last_reported_save(events: Iterable[Mapping[str, Any]]) -> int:

@@ -151,7 +151,7 @@ def test_going_on_from_a_save_judges_as_if_nothing_had_happened(killed_at: int) 
     newest = max(killed.extras)
     at = killed.said("save_started")[-1]["iteration"]
     resumed = driver()
-    resumed.start(term=2, commit=at, iteration=at, best=BestSoFar.from_json(killed.extras[newest]["early_stopping"]))
+    resumed.start(term=2, commit=at, iteration=at, best=BestSoFar.from_extra(killed.extras[newest]))
     resumed.run()
     assert resumed.finish is not None
     assert resumed.finish.reason == "rmse was no better in 2 evaluations: the best was 1 on x(4)"

@@ -57,9 +57,9 @@ def test_stopping_and_going_on_from_any_save_changes_nothing(values: list[float]
     """The state goes on from what a save of x(k) took with it; x(k) itself is evaluated again."""
     straight = after(values, EarlyStopping(RMSE, patience=3, min_delta=0.5))
     at = data.draw(st.integers(0, len(values)))
-    stored = json.dumps(straight.known_before(at).to_json(), allow_nan=False)
+    stored = json.dumps(straight.known_before(at).to_extra(), allow_nan=False)
     resumed = EarlyStopping(RMSE, patience=3, min_delta=0.5)
-    resumed.resume(BestSoFar.from_json(json.loads(stored)))
+    resumed.resume(BestSoFar.from_extra(json.loads(stored)))
     for iteration in range(at, len(values)):
         resumed.observe(iteration, values[iteration])
         assert resumed.known_at(iteration) == straight.known_at(iteration)

@@ -12,7 +12,6 @@ import numpy as np
 from scarml.checkpoint.version_index import Version
 from scarml.control import messages as m
 from scarml.control.controller import Controller
-from scarml.control.early_stopping import BestSoFar
 from scarml.control.history import Record
 from scarml.control.stop import HeldOut, Stop
 from scarml.control.view import NodeId
@@ -26,6 +25,7 @@ from scarml.engine.simulation.virtual_time import VirtualScheduler
 from scarml.engine.simulation.witness import Follower, Witness
 from scarml.storage.local import LocalStore
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.run_start import start_from
 from scarml.storage.simulated_disk import SimulatedDisk
 from scarml.storage.terms import Base
 
@@ -171,15 +171,12 @@ class Incarnation:
         base: Base = "new" if last is None else (unit or "new") if full else "parent"
         term = folder.claim_term(base)
         reader = folder.reader(term)
-        newest = reader.newest_version() or Version(0, 0, 0)
+        start = start_from(reader, term, unit)
         self._world.witness.require(not reader.damaged_segments(), 2, f"torn segments: {reader.damaged_segments()}")
-        version = Version(unit.term, unit.commit, unit.iteration) if unit else None
         if full:
-            self._world.witness.note_taken_back(version)
-        extra = reader.newest_extra()
-        best = BestSoFar.from_json(extra[1].get("early_stopping")) if extra is not None else None
-        self._world.metrics.goes_on_at(newest.iteration)
-        self._handle(m.Start(term, newest.commit, newest.iteration, newest.iteration, version, best))
+            self._world.witness.note_taken_back(start.unit)
+        self._world.metrics.goes_on_at(start.iteration)
+        self._handle(start)
         self._listen()
 
     def _listen(self) -> None:
