@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,19 +30,26 @@ class About:
         if resumed and path.exists():
             self._minutes_before = float(json.loads(path.read_text())["minutes"])
 
-    def write(self, command: str, minutes: float, n_jobs: int, **facts: object) -> None:
-        """Write it, after a run of so many minutes, whole or interrupted.
+    @contextmanager
+    def timing(self, command: str, n_processes: int, **facts: object) -> Iterator[None]:
+        """While results are made; then the file is written, also if they have been interrupted.
 
         Args:
             command: that makes the results.
-            minutes: of this run; those of the runs before are added.
-            n_jobs: processes.
+            n_processes: that make them.
             facts: what else there is to know, seeds for example.
         """
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._write(command, (time.monotonic() - began_s) / 60, n_processes, facts)
+
+    def _write(self, command: str, minutes: float, n_processes: int, facts: dict[str, object]) -> None:
         known = {
             "command": command,
             "minutes": round(self._minutes_before + minutes, 2),
-            "processes": n_jobs,
+            "processes": n_processes,
             **facts,
             "python": platform.python_version(),
             "scarml": _version_of_scarml(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,16 +62,13 @@ class BoundFigure:
         if unknown:
             raise UsageError(f"{self.name} has no panel {unknown[0]!r}; it has {', '.join(self.panels)}")
         settings = self.quick if wanted.quick else self.settings
-        began_s = time.monotonic()
+        chosen = [s for s in settings if not wanted.panels or s.name in wanted.panels]
         about = About(folder / "about.json", resumed=any(folder.glob("*.csv*")))
+        facts = {"backend": processes.backend, "seed": wanted.seed}
         rows: list[BoundRow] = []
-        try:
-            for some in _with_one_baseline([s for s in settings if not wanted.panels or s.name in wanted.panels]):
+        with about.timing(wanted.as_command(self.name), processes.n, **facts):
+            for some in _with_one_baseline(chosen):
                 rows += BoundSweep(some, wanted.seed, processes).run(folder, wanted.n_trials, tell)
-        finally:
-            command = f"scarml figure {self.name} {wanted.as_options()}".rstrip()
-            minutes = (time.monotonic() - began_s) / 60
-            about.write(command, minutes, processes.n, backend=processes.backend, seed=wanted.seed)
         return rows
 
     def summary(self, rows: Sequence[BoundRow]) -> list[dict[str, Any]]:

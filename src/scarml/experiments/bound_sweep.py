@@ -84,7 +84,7 @@ class BoundSweep:
         settings: on the same panel, with the same baseline and the same T.
         seed: of the perturbations.
         processes: that trials are spread over.
-        trainer: instead of the panel's own, for problems that have no name; then there must be one process.
+        trainer: instead of the panel's own, for problems that have no name; they cannot be trained elsewhere.
 
     Raises:
         UsageError: if the settings do not belong together.
@@ -100,8 +100,8 @@ class BoundSweep:
         shared = {(s.panel, s.baseline_iters, s.at_iter, s.reference_iters, s.controls) for s in settings}
         if len(shared) != 1:
             raise UsageError(f"{len(shared)} different baselines in one sweep of {len(settings)} settings; expected 1")
-        if trainer is not None and processes.n > 1:
-            raise UsageError(f"{processes.n} processes; expected 1 for a problem without a name")
+        if trainer is not None and processes.are_elsewhere:
+            raise UsageError("a problem without a name can be trained in this process only; give its panel a name")
         self.settings = settings
         self.seed = seed
         self._first = settings[0]
@@ -161,16 +161,15 @@ class BoundSweep:
     ) -> Iterator[tuple[int, tuple[Crossing, int]]]:
         """As they are done; trials are made when their turn comes, since states may be large."""
 
-        def drawn() -> Iterator[tuple[Any, Perturbed]]:
+        def drawn() -> Iterator[Perturbed]:
             for number, trial in enumerate(missing):
                 given[number] = self._draw(setting, trial)
-                yield target, given[number]
+                yield given[number]
 
-        if self._processes.n == 1:  # of a problem that may have no name
-            target: Any = self.trainer
-            return self._processes.map(run_perturbed, drawn())
-        target = replace(setting.panel, criterion=self.baseline.criterion)
-        return self._processes.map(_run, drawn())
+        if self._processes.are_elsewhere:
+            panel = replace(setting.panel, criterion=self.baseline.criterion)
+            return self._processes.map(_run, ((panel, trial) for trial in drawn()))
+        return self._processes.map(run_perturbed, ((self.trainer, trial) for trial in drawn()))
 
     # --------------------------------------------------------------------------------------------------------- drawing
     def _draw(self, setting: Setting, trial: int) -> Perturbed:

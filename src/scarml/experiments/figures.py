@@ -43,11 +43,12 @@ class Wanted:
         if self.n_trials is not None and self.n_trials < 1:
             raise UsageError(f"--trials is {self.n_trials}; expected at least 1")
 
-    def as_options(self) -> str:
-        """As on the command line."""
+    def as_command(self, figure: str) -> str:
+        """The command line that runs so much of a figure, by its name."""
         trials = [] if self.n_trials is None else [f"--trials {self.n_trials}"]
         seed = [] if self.seed == 1 else [f"--seed {self.seed}"]
-        return " ".join([*["--quick"][: self.quick], *(f"--panel {name}" for name in self.panels), *trials, *seed])
+        panels = [f"--panel {name}" for name in self.panels]
+        return " ".join(["scarml figure", figure, *["--quick"][: self.quick], *panels, *trials, *seed])
 
 
 class Figure(Protocol):

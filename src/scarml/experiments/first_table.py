@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -23,6 +22,7 @@ from scarml.errors import ScarError, UsageError
 from scarml.experiments.about import About
 from scarml.experiments.failure import FailurePlan, truncated_geometric_mean
 from scarml.experiments.problem import Panel
+from scarml.experiments.processes import Processes
 from scarml.experiments.results import TrialRow
 from scarml.experiments.summary import select
 from scarml.experiments.sweep import FLOOR, Cell, Strategy, Sweep, full, partial
@@ -83,7 +83,7 @@ def run(
     plan: FailurePlan,
     *,
     parts: Sequence[Part] = PARTS,
-    n_jobs: int = 1,
+    processes: Processes = Processes(),  # noqa: B008  # frozen
     tell: Callable[[str], None] = lambda _: None,
 ) -> str:
     """Run what is missing in the folder ``out``, and render the table.
@@ -91,18 +91,15 @@ def run(
     Returns:
         Markdown, without the heading.
     """
-    began_s = time.monotonic()
     about = About(out / "about.json", resumed=out.exists() and any(out.rglob("*.csv")))
+    command = f"python -m scarml.experiments.first_table --out {out} --trials {plan.n_trials}"
+    facts = {"failure_seed": plan.seed, "lost_fraction": str(plan.lost_fraction)}
     texts = []
-    try:
+    with about.timing(command, processes.n, **facts):
         for part in parts:
-            sweep = Sweep(part.panel, replace(plan, after_phase=part.after_phase), n_jobs=n_jobs)
+            sweep = Sweep(part.panel, replace(plan, after_phase=part.after_phase), processes=processes)
             cells = [Cell(STRATEGIES[name], lag) for name in part.strategies for lag in part.lags]
             texts.append(render(part, sweep.run(cells, out / part.folder, tell), sweep.trajectory.n_iters))
-    finally:
-        command = f"python -m scarml.experiments.first_table --out {out} --trials {plan.n_trials}"
-        facts = {"failure_seed": plan.seed, "lost_fraction": str(plan.lost_fraction)}
-        about.write(command, (time.monotonic() - began_s) / 60, n_jobs, **facts)
     return "\n\n".join([about.in_words(), *texts])
 
 
@@ -171,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     try:
         plan = FailurePlan(seed=given.seed, n_trials=given.trials)
-        text = run(given.out, plan, n_jobs=given.jobs, tell=lambda line: _write(sys.stderr, line))
+        text = run(given.out, plan, processes=Processes(given.jobs), tell=lambda line: _write(sys.stderr, line))
         if given.page is not None:
             given.page.write_text(replace_marked(given.page.read_text(), "first-table", text))
     except ScarError as error:

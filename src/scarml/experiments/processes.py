@@ -41,6 +41,11 @@ class Processes:
         if self.n < 1 or self.backend not in ("local", "ray"):
             raise UsageError(f"{self.n} process(es) on backend {self.backend!r}; expected at least 1, on local or ray")
 
+    @property
+    def are_elsewhere(self) -> bool:
+        """Whether what is to be done leaves this process: then it goes by names that others can load."""
+        return self.n > 1 or self.backend != "local"
+
     def map(self, call: Callable[..., _T], arguments: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, _T]]:
         """``call`` on each of ``arguments``.
 
@@ -51,7 +56,7 @@ class Processes:
         Yields:
             Number and result of each, as they are done.
         """
-        if self.n == 1 and self.backend == "local":
+        if not self.are_elsewhere:
             yield from ((i, call(*given)) for i, given in enumerate(arguments))
             return
         joblib = importlib.import_module("joblib")  # on demand: only sweeps need it

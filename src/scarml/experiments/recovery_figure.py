@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -61,14 +60,14 @@ class RecoveryFigure:
     ) -> list[TrialRow]:
         """Run what is missing in the folder.
 
-        Returns:
-            All rows that are in it, also of panels that were run before.
-
         Args:
             folder: gets a folder for each panel.
             wanted: how much; quick is a small panel of its own.
             processes: that trials are spread over.
             tell: is told of cells instead of trials.
+
+        Returns:
+            All rows that are in it, also of panels that were run before.
 
         Raises:
             UsageError: if there is no panel of a name.
@@ -80,27 +79,19 @@ class RecoveryFigure:
         return list(read_folder(folder))
 
     def _run_panel(self, panel: PaperPanel, folder: Path, wanted: Wanted, processes: Processes, tell: Tell) -> None:
-        name, cells, began_s = panel.panel.name, self.cells(panel), time.monotonic()
-        about = About(folder / name / "about.json", resumed=True)
+        name, cells = panel.panel.name, self.cells(panel)
         n_trials = wanted.n_trials or (QUICK_TRIALS if wanted.quick else self.n_trials)
         plan = FailurePlan(seed=wanted.seed, n_trials=n_trials)
-        sweep = Sweep(panel.panel, plan, n_jobs=processes.n, backend=processes.backend)
-        try:
+        sweep = Sweep(panel.panel, plan, processes=processes)
+        about = About(folder / name / "about.json", resumed=True)
+        command = replace(wanted, panels=() if panel is QUICK else (name,)).as_command(self.name)
+        facts = {"backend": processes.backend, "seed": wanted.seed}
+        with about.timing(command, processes.n, **facts):
             for done, (lost_fraction, cell) in enumerate(cells):
                 tell(name, done, len(cells))
                 of_fraction = sweep.losing(lost_fraction)
                 of_fraction.run([cell], folder_of_losses(folder, name, lost_fraction), compressed=True)
             tell(name, len(cells), len(cells))
-        finally:
-            which = replace(wanted, panels=() if panel is QUICK else (name,)).as_options()
-            minutes = (time.monotonic() - began_s) / 60
-            about.write(
-                f"scarml figure {self.name} {which}".rstrip(),
-                minutes,
-                processes.n,
-                backend=processes.backend,
-                seed=wanted.seed,
-            )
 
     def summary(self, rows: Sequence[TrialRow]) -> list[dict[str, object]]:
         """What each cell came to."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from scarml.errors import DataError
 
-__all__ = ["SETTINGS", "TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows"]
+__all__ = ["TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,6 @@ _TYPES = {"str": str, "int": int, "float": float}
 def column_names(kind: type[Any]) -> list[str]:
     """Of a table whose rows are of this kind."""
     return [f.name for f in fields(kind)]
-
-
-SETTINGS = tuple(column_names(TrialRow)[: column_names(TrialRow).index("trial")])
-"""Names of the columns that are settings."""
 
 
 def write_rows(path: Path, rows: Iterable[Any], kind: type[Any] = TrialRow) -> None:

@@ -26,7 +26,7 @@ from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, draw_failures
 from scarml.experiments.kept_rows import KeptRows
 from scarml.experiments.problem import Panel, Trainer, trainer_for
-from scarml.experiments.processes import Backend, Processes
+from scarml.experiments.processes import Processes
 from scarml.experiments.replay import replay
 from scarml.experiments.results import TrialRow
 from scarml.experiments.trajectory import Crossing, Trajectory, record
@@ -92,9 +92,9 @@ class Sweep:
     Args:
         panel: what is trained.
         plan: the failures.
-        n_jobs, backend: how many processes, and where; see `Processes`.
+        processes: that trials are spread over.
         every_loss: evaluate every loss, to check that leaving some out changes nothing.
-        trainer: instead of the panel's own, for problems that have no name; then ``n_jobs`` must be 1.
+        trainer: instead of the panel's own, for problems that have no name; they cannot be trained elsewhere.
 
     Raises:
         UsageError: if the arguments do not fit together.
@@ -105,18 +105,17 @@ class Sweep:
         panel: Panel,
         plan: FailurePlan,
         *,
-        n_jobs: int = 1,
-        backend: Backend = "local",
+        processes: Processes = Processes(),  # noqa: B008  # frozen
         every_loss: bool = False,
         trainer: Trainer | None = None,
     ) -> None:
-        if trainer is not None and n_jobs > 1:
-            raise UsageError(f"{n_jobs} processes; expected 1 for a problem without a name")
+        if trainer is not None and processes.are_elsewhere:
+            raise UsageError("a problem without a name can be trained in this process only; give its panel a name")
         self.panel = panel
         self.plan = plan
         self.trainer = trainer or trainer_for(panel)
         self._every_loss = every_loss
-        self._processes = Processes(n_jobs, backend)
+        self._processes = processes
         self._trajectory: Trajectory | None = None
         self._failures: list[Failure] = []
         self._known: dict[_Key, Crossing] = {}
@@ -232,9 +231,9 @@ class Sweep:
 
     def _outcomes(self, runs: Sequence[Run]) -> Iterator[tuple[int, Crossing]]:
         """Number and outcome of each run, as they are done."""
-        if self._processes == Processes():  # of a problem that may have no name
-            return self._processes.map(train_to_criterion, ((self.trainer, *run) for run in runs))
-        return self._processes.map(_trial, ((self.panel, run) for run in runs))
+        if self._processes.are_elsewhere:
+            return self._processes.map(_trial, ((self.panel, run) for run in runs))
+        return self._processes.map(train_to_criterion, ((self.trainer, *run) for run in runs))
 
     def _row(self, cell: Cell, failure: Failure, start: Recovered, zero: Crossing, reached: Crossing) -> TrialRow:
         spent = start.rework_iters + start.repair_iters

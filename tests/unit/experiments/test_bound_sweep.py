@@ -157,6 +157,12 @@ def test_settings_of_different_baselines_do_not_go_together() -> None:
         BoundSweep([SINGLE, replace(WORST, at_iter=40)])
 
 
+@pytest.mark.parametrize("elsewhere", [Processes(2), Processes(1, "ray")])
+def test_other_processes_need_a_panel_with_a_name(elsewhere: Processes) -> None:
+    with pytest.raises(UsageError, match="without a name"):
+        BoundSweep([SINGLE], processes=elsewhere, trainer=trainer_of("mlr", 5))
+
+
 def test_a_reference_must_come_after_the_criterion() -> None:
     with pytest.raises(UsageError, match="stands in"):
         record_baseline(trainer_of("mlr", 10), 10, 10)

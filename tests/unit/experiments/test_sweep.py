@@ -16,7 +16,8 @@ from scarml.errors import DataError, UsageError
 from scarml.experiments import sweep as module
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
-from scarml.experiments.results import SETTINGS, read_folder, read_rows, write_rows
+from scarml.experiments.processes import Processes
+from scarml.experiments.results import read_folder, read_rows, write_rows
 from scarml.experiments.sweep import FLOOR, Cell, Sweep, full, partial
 from scarml.theory.iteration_cost import full_recovery_cost
 
@@ -122,14 +123,10 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
         read_rows(path)
 
 
-def test_more_processes_need_a_panel_with_a_name() -> None:
+@pytest.mark.parametrize("elsewhere", [Processes(2), Processes(1, "ray")])
+def test_other_processes_need_a_panel_with_a_name(elsewhere: Processes) -> None:
     with pytest.raises(UsageError, match="without a name"):
-        Sweep(PANEL, FailurePlan(), n_jobs=2, trainer=trainer_of("mlr", 5))
-
-
-def test_settings_are_the_columns_before_the_trial() -> None:
-    assert SETTINGS[0] == "panel"
-    assert SETTINGS[-1] == "n_trials"
+        Sweep(PANEL, FailurePlan(), processes=elsewhere, trainer=trainer_of("mlr", 5))
 
 
 NOISY = Panel("tiny-lda", noisy=True)
