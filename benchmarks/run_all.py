@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 from side_by_side import Row, to_markdown
+
+from scarml.errors import UsageError
+from scarml.experiments.marked_page import replace_marked
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"
@@ -40,12 +42,10 @@ def run(name: str, quick: bool) -> str:
 
 def write(page: Path, name: str, table: str) -> None:
     """Put a table between its marks on the page."""
-    text = page.read_text()
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    if begin not in text or end not in text:
-        sys.exit(f"{page} has no marks {begin.strip()} and {end}; add them where the table belongs")
-    pattern = re.escape(begin) + ".*?" + re.escape(end)
-    page.write_text(re.sub(pattern, lambda _: f"{begin}{table}{end}", text, flags=re.DOTALL))
+    try:
+        page.write_text(replace_marked(page.read_text(), name, table.rstrip("\n")))
+    except UsageError as error:
+        sys.exit(f"{page}: {error}")
 
 
 def main() -> None:

@@ -10,10 +10,8 @@ Example:
 from __future__ import annotations
 
 import dataclasses
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +36,7 @@ from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
 from scarml.errors import UsageError
 from scarml.result import Result
+from scarml.running_checkpoint.stop_signals import StopWish
 from scarml.storage.event_log import BufferedEventLog
 from scarml.storage.live_control import LiveControl
 from scarml.storage.local import LocalStore
@@ -136,10 +135,10 @@ class Job:
         self._model = model
         self._data_name = data if isinstance(data, str) else None
         self._stop = stop or Stop()
-        self._metrics_every = metrics_every or 1
-        is_judged = metrics_every is not None or self._stop.patience is not None or held_out is not None
         if metrics_every is not None and metrics_every < 1:
             raise UsageError(f"--metrics-every is {metrics_every}; expected at least 1 iteration")
+        is_judged = metrics_every is not None or self._stop.patience is not None or held_out is not None
+        self._metrics_every = metrics_every or 1
         self._held_out = _what_is_held_out(model, data, held_out, self._stop) if is_judged else None
         self._whole_data = data
         self._data, self._held_out_data = load_with_held_out(data, self._held_out, seed)
@@ -173,7 +172,7 @@ class Job:
         self._handle_signals = handle_signals
         self._engine: Engine | None = None
         self._controller: Controller | None = None
-        self._is_stopping = False
+        self._stop_wish = StopWish(self._stop_at_signal)
 
     @property
     def tables(self) -> Sequence[Table]:
@@ -189,7 +188,7 @@ class Job:
     @property
     def is_stopping(self) -> bool:
         """Whether a signal has asked it to stop; for ``on_event``, while it runs."""
-        return self._is_stopping
+        return self._stop_wish.signal_name is not None
 
     @property
     def unfired_kills(self) -> list[Kill]:
@@ -255,7 +254,8 @@ class Job:
             training = Training(self._model, shards, layout, self._seed, encodings, held_out)
             stop = self._stop_for(n_examples)
             engine = self._engine = self._make_engine(training, folder, on_record, stop, ray_cluster)
-            stack.enter_context(self._signals(engine))
+            if self._handle_signals:
+                stack.enter_context(self._stop_wish.listening())
             control = self._live_control(folder, start.term, engine)
             with control.listening() if control is not None else nullcontext():
                 finish = engine.run(start)
@@ -366,26 +366,10 @@ class Job:
         if self._engine is not None:
             self._engine.post(m.Superseded(cause))
 
-    @contextmanager
-    def _signals(self, engine: Engine) -> Iterator[None]:
+    def _stop_at_signal(self, name: str) -> None:
         """A first signal asks for a graceful stop; a second one of the same kind does what it always does."""
-        if not self._handle_signals or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-
-        def on_signal(number: int, _: Any) -> None:
-            signal.signal(number, before[signal.Signals(number)])
-            self._is_stopping = True
-            engine.post(m.StopRequested(f"signal {signal.Signals(number).name}"))
-
-        for s in before:
-            signal.signal(s, on_signal)
-        try:
-            yield
-        finally:
-            for s, handler in before.items():
-                signal.signal(s, handler)
+        if self._engine is not None:
+            self._engine.post(m.StopRequested(f"signal {name}"))
 
 
 def _what_is_held_out(model: Model, data: Any, held_out: Any, stop: Stop) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from scarml.cli.json_text import to_json_text
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.bound_answer import Answer

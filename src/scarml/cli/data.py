@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.data.registry import DataSet
@@ -37,7 +38,7 @@ def list_data(
     described = [_describe(d) for d in list_data_sets()]
     own = [{"suffix": suffix, "holds": holds} for suffix, (holds, _) in READERS.items()]
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "data_sets": described, "own_files": own}, indent=2))
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "data_sets": described, "own_files": own}, indent=2))
         return
     for d in described:
         print(f"{d['name']:<{_NAME_WIDTH}} {d['description']}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.demo_result import Played
@@ -55,7 +56,7 @@ def demo(
     played.append(play_kill(folder.path / "killed", show))
     pictures = draw(folder.write_table(played), criterion(), folder.path)
     if as_json:
-        print(json.dumps({**to_json(played, criterion()), "pictures": [str(p) for p in pictures]}))
+        print(to_json_text({**to_json(played, criterion()), "pictures": [str(p) for p in pictures]}))
     else:
         print("\n".join(["", *as_table(played), ""]))
         print(f"picture: {pictures[0]}")

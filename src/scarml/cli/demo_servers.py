@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.demo_servers_run import Stage
@@ -58,7 +59,7 @@ def demo_kill(
         except RunExistsError:
             raise UsageError(f"{folder} has a run in it; name another folder with --out") from None
     if as_json:
-        print(json.dumps(_to_json(result, stage, str(folder))))
+        print(to_json_text(_to_json(result, stage, str(folder))))
     else:
         print(
             "\n".join(["", f"{result.outcome}: {result.reason}", "", *as_table(stage.losses.losses, result.iterations)])

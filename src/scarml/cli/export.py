@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scarml.storage.json_text import to_json_text
+
 if TYPE_CHECKING:
     from scarml.storage.export import NewestState
 
@@ -46,7 +48,7 @@ def export(
     n_bytes = write_safetensors(out, state.tensors(), _metadata(folder.description, state), replace=force)
     for damage in state.damaged:
         print(f"scarml: warning: not used: {damage}", file=sys.stderr)
-    print(json.dumps(_to_json(run, out, state, n_bytes)) if as_json else _in_words(out, state, n_bytes))
+    print(to_json_text(_to_json(run, out, state, n_bytes)) if as_json else _in_words(out, state, n_bytes))
 
 
 def _check_target(out: Path, force: bool) -> None:

@@ -49,10 +49,10 @@ def figure(
     """
     from scarml.cli.exit_codes import DONE, STOPPED_AND_SAVED
     from scarml.cli.figure_progress import TrialProgress
-    from scarml.cli.json_text import to_json_text
     from scarml.errors import UsageError
     from scarml.experiments import figures
     from scarml.experiments.processes import Processes
+    from scarml.storage.json_text import to_json_text
 
     if show_list:
         _list([figures.figure(n) for n in figures.NAMES], as_json)
@@ -109,7 +109,7 @@ def _print(made: dict[str, Any]) -> None:
 
 
 def _list(figures: Sequence[Figure], as_json: bool) -> None:
-    from scarml.cli.json_text import to_json_text
+    from scarml.storage.json_text import to_json_text
 
     if as_json:
         described = [{"name": f.name, "description": f.description, "panels": list(f.panels)} for f in figures]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from scarml.cli.json_text import to_json_text
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.storage.inspection import Inspection, OwnerState, SegmentState, TableState

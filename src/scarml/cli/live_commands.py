@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.storage.commands import Answer, CommandKind
@@ -110,7 +111,7 @@ def _deliver(
             write_line("nobody waits any more, but the command still counts")
             raise
     if as_json:
-        print(json.dumps(_to_json(run, kind, arguments, answer)))
+        print(to_json_text(_to_json(run, kind, arguments, answer)))
     elif answer is None:
         print(f"{run}: {kind} is posted; scarml status {run} shows what becomes of it")
     elif answer.done:

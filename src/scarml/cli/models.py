@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 __all__ = ["list_models"]
 
@@ -21,7 +22,7 @@ def list_models(
 
     described = [_describe(name, registry.model_class(name)) for name in registry.list_models()]
     if as_json:
-        print(json.dumps({"schema_version": SCHEMA_VERSION, "models": described}, indent=2))
+        print(to_json_text({"schema_version": SCHEMA_VERSION, "models": described}, indent=2))
         return
     for d in described:
         print(f"{d['name']:<6} {d['description']}")

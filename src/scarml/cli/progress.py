@@ -6,10 +6,10 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from scarml.cli.json_text import to_json_text
 from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
+from scarml.storage.json_text import to_json_text
 
 __all__ = ["JsonLines", "PlainLines", "Progress", "Silence", "is_terminal", "open_progress", "write_line"]
 

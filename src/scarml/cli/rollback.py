@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.storage.rollback import Rollback
@@ -43,7 +44,7 @@ def rollback(
 
     done = roll_back(open_run(run), confirm)
     if as_json:
-        print(json.dumps(_to_json(run, done)))
+        print(to_json_text(_to_json(run, done)))
     else:
         print(_in_words(run, done))
     return 0

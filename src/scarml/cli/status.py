@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scarml.cli.json_text import to_json_text
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.cli.run_report import RunReport

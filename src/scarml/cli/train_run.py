@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from scarml.checkpoint.selection import Checkpoint, Recovery
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
-from scarml.cli.json_text import to_json_text
 from scarml.cli.model_error import is_built_in, report_model_error
 from scarml.cli.node_words import nodes_in_words
 from scarml.cli.pace import Pace
@@ -30,6 +29,7 @@ from scarml.core.model import Model
 from scarml.engine.fault_plan import Kill
 from scarml.errors import ScarError, UsageError
 from scarml.models import registry
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.job import Job

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from scarml.storage.json_text import to_json_text
 
 if TYPE_CHECKING:
     from scarml.storage.findings import Finding, OnProgress, Verification
@@ -38,7 +39,7 @@ def verify(
     with _progress() as on_progress:
         result = verify(store_of_run(run), on_progress)
     if as_json:
-        print(json.dumps(_to_json(run, result)))
+        print(to_json_text(_to_json(run, result)))
     else:
         for line in _in_lines(run, result):
             print(line)

@@ -18,9 +18,10 @@ from typing import TextIO
 
 import numpy as np
 
-from scarml.errors import ScarError, UsageError
+from scarml.errors import ScarError
 from scarml.experiments.about import About
 from scarml.experiments.failure import FailurePlan, truncated_geometric_mean
+from scarml.experiments.marked_page import replace_marked
 from scarml.experiments.problem import Panel
 from scarml.experiments.processes import Processes
 from scarml.experiments.results import TrialRow
@@ -28,7 +29,7 @@ from scarml.experiments.summary import select
 from scarml.experiments.sweep import FLOOR, Cell, Strategy, Sweep, full, partial
 from scarml.theory.bootstrap import paired_reduction
 
-__all__ = ["PARTS", "STRATEGIES", "Part", "main", "render", "replace_marked", "run"]
+__all__ = ["PARTS", "STRATEGIES", "Part", "main", "render", "run"]
 
 EIGHTH = Fraction(1, 8)
 STRATEGIES: dict[str, Strategy] = {
@@ -141,20 +142,6 @@ def _columns(mine: Sequence[TrialRow], reference: Sequence[TrialRow]) -> list[st
 
 def _percent(reduction: float) -> str:
     return f"{-100 * reduction:+.1f}".replace("-", "−")
-
-
-def replace_marked(text: str, name: str, new: str) -> str:
-    """Put ``new`` between the markers of that name.
-
-    Raises:
-        UsageError: if they are not there.
-    """
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    before, found_begin, rest = text.partition(begin)
-    _, found_end, after = rest.partition(end)
-    if not (found_begin and found_end):
-        raise UsageError(f"the page has no lines {begin} and {end} to write between")
-    return f"{before}{begin}\n{new}\n{end}{after}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from scarml.errors import ScarError, UsageError
 from scarml.experiments import partial_recovery, priority_checkpoints
-from scarml.experiments.first_table import replace_marked
+from scarml.experiments.marked_page import has_marked, replace_marked
 from scarml.experiments.panels import PANELS, PaperPanel
 from scarml.experiments.results import TrialRow, read_folder
 from scarml.experiments.summary import CellSummary, summarise
@@ -178,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _filled(page: str, texts: Mapping[str, str]) -> str:
     for name, text in texts.items():
-        if f"<!-- {name}: begin -->" in page:
+        if has_marked(page, name):
             page = replace_marked(page, name, text)
     return page
 

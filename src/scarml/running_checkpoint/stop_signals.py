@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,15 @@ __all__ = ["StopWish"]
 
 
 class StopWish:
-    """Whether, and by which signal, this process was asked to stop."""
+    """Whether, and by which signal, this process was asked to stop.
 
-    def __init__(self) -> None:
+    Args:
+        tell: is told the signal's name, in the signal handler.
+    """
+
+    def __init__(self, tell: Callable[[str], None] = lambda _: None) -> None:
         self.signal_name: str | None = None
+        self._tell = tell
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -28,6 +33,7 @@ class StopWish:
         def note(number: int, _: Any) -> None:
             signal.signal(number, before[signal.Signals(number)])
             self.signal_name = signal.Signals(number).name
+            self._tell(self.signal_name)
 
         for s in before:
             signal.signal(s, note)

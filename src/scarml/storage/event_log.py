@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from scarml.errors import AlreadyExistsError, DamagedError, NotFoundError, StoreError
+from scarml.storage.json_text import to_json_text
 from scarml.storage.store import Store
 
 __all__ = ["BufferedEventLog", "EventLog"]
@@ -30,10 +31,10 @@ class EventLog:
         self._next: dict[int, int] = {}
 
     def append(self, term: int, records: Sequence[Mapping[str, Any]]) -> None:
-        """Store some events, one JSON object each, as the next chunk of a term. None: nothing is stored."""
+        """Store some events, one JSON object each, as the next chunk of a term. Without any nothing is stored."""
         if not records:
             return
-        text = "".join(json.dumps(r) + "\n" for r in records).encode()
+        text = "".join(to_json_text(r) + "\n" for r in records).encode()
         number = self._next[term] if term in self._next else 1 + max(self._numbers(term), default=-1)
         while True:
             try:

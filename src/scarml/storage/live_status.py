@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from scarml.errors import DamagedError, NotFoundError, ScarError
+from scarml.storage.json_text import finite
 from scarml.storage.record import decode_record, encode_record
 from scarml.storage.run_folder import RunFolder
 from scarml.storage.store import Store
@@ -94,12 +95,9 @@ class Status:
     updated_unix_s: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """JSON-ready; a loss or metric that is not finite is null."""
-        numbers = {
-            key: {name: value if math.isfinite(value) else None for name, value in values.items()}
-            for key, values in (("loss", self.loss), ("metrics", self.metrics))
-        }
-        return {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self), **numbers}
+        """JSON-ready; a number that is not finite is null."""
+        ready: dict[str, Any] = finite({"schema_version": SCHEMA_VERSION, **dataclasses.asdict(self)})
+        return ready
 
 
 class LiveStatus:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from scarml.storage.json_text import number_in
+
 __all__ = ["LossCurve", "PastRecovery", "iteration_seconds", "loss_curves", "past_recoveries"]
 
 
@@ -50,7 +52,7 @@ def loss_curves(events: Iterable[Mapping[str, Any]]) -> list[LossCurve]:
     for event in events:
         if _perturbs(event):
             curves.append({})
-        iteration, loss = event.get("iteration"), _number(event.get("loss_sum"))
+        iteration, loss = event.get("iteration"), _number(event, "loss_sum")
         if event.get("event") != "loss_evaluated" or type(iteration) is not int or loss is None:
             continue
         if iteration < max(curves[-1], default=0):
@@ -76,7 +78,7 @@ def past_recoveries(events: Iterable[Mapping[str, Any]]) -> list[PastRecovery]:
             or not lost
         ):
             continue
-        age, norm = _number(event.get("mean_age_iters")), _number(event.get("perturbation"))
+        age, norm = _number(event, "mean_age_iters"), _number(event, "perturbation")
         found.append(PastRecovery(iteration, str(event.get("kind")), lost, age, norm))
     return found
 
@@ -93,7 +95,7 @@ def iteration_seconds(events: Iterable[Mapping[str, Any]]) -> float | None:
     for event in events:
         if event.get("event") in ("run_started", "recovery_completed", "rolled_back"):
             before = None
-        if event.get("event") == "iteration_committed" and (at := _number(event.get("t_s"))) is not None:
+        if event.get("event") == "iteration_committed" and (at := _number(event, "t_s")) is not None:
             gaps += [at - before] if before is not None and at >= before else []
             before = at
     return median(gaps) if gaps else None
@@ -106,6 +108,6 @@ def _perturbs(event: Mapping[str, Any]) -> bool:
     return event.get("event") == "recovery_completed" and bool(event.get("lost_blocks") or event.get("mean_age_iters"))
 
 
-def _number(value: object) -> float | None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_number else None  # type: ignore[arg-type]  # only numbers are
+def _number(event: Mapping[str, Any], name: str) -> float | None:
+    number = number_in(event, name)
+    return number if number is not None and math.isfinite(number) else None

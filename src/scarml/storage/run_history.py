@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scarml.storage.json_text import number_in
+
 __all__ = ["RunHistory", "read_history"]
 
 
@@ -63,13 +65,14 @@ def read_history(events: Iterable[Mapping[str, Any]]) -> RunHistory:
             case "rolled_back":
                 result.iteration = _number(event.get("iteration"), result.iteration)
             case "loss_evaluated":
-                loss = event.get("loss_sum")
-                result.loss_sum = float(loss) if isinstance(loss, (int, float)) else result.loss_sum
+                loss = number_in(event, "loss_sum")
+                result.loss_sum = result.loss_sum if loss is None else loss
             case "metrics_evaluated":
                 metrics, iteration = event.get("metrics"), event.get("iteration")
                 if isinstance(metrics, Mapping) and type(iteration) is int:
-                    numbers = {str(k): float(v) for k, v in metrics.items() if isinstance(v, (int, float))}
-                    result.metrics, result.metrics_iteration = numbers, iteration
+                    numbers = {str(name): number_in(metrics, name) for name in metrics}
+                    result.metrics = {name: value for name, value in numbers.items() if value is not None}
+                    result.metrics_iteration = iteration
             case "run_started":
                 result.outcome = result.reason = None
             case "run_finished":

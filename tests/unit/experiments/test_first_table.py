@@ -9,7 +9,8 @@ import pytest
 
 from scarml.errors import UsageError
 from scarml.experiments.failure import FailurePlan
-from scarml.experiments.first_table import STRATEGIES, Part, main, replace_marked, run
+from scarml.experiments.first_table import STRATEGIES, Part, main, run
+from scarml.experiments.marked_page import replace_marked
 from scarml.experiments.problem import Panel
 
 QP = Part("QP", "qp", Panel("qp"), {0: "lag 0", 1: "lag 1"})
