@@ -83,8 +83,7 @@ class Settings:
             raise UsageError("--stop-loss-sum and --stop-loss-mean are both given; choose one criterion")
 
     def _check_numbers(self) -> None:
-        for name in ("servers", "workers", "interval", "eval_every", "shards", "threads", "max_iters",
-                     "metrics_every", "patience"):  # fmt: skip
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{_flag(name)} is {value}; expected at least 1")
@@ -251,14 +250,20 @@ def _flag(name: str) -> str:
 
 
 _SWITCH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_COUNTS = (
+    "servers",
+    "workers",
+    "interval",
+    "max_iters",
+    "eval_every",
+    "metrics_every",
+    "patience",
+    "shards",
+    "threads",
+)
+"""Whole numbers of at least 1, where they are given."""
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    **dict.fromkeys(
-        (
-            *("servers", "workers", "interval", "max_iters", "eval_every", "metrics_every", "patience", "seed"),
-            *("shards", "threads"),
-        ),
-        _whole_number,
-    ),
+    **dict.fromkeys((*_COUNTS, "seed"), _whole_number),
     **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "min_delta", "pace", "silence"), _number),
     "held_out": _share_or_name,
     "replace": _switch,

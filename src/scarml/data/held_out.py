@@ -47,7 +47,7 @@ def load_with_held_out(data: Any, held_out: Any = None, seed: int = 0) -> tuple[
             return whole, None
         case bool() | int() | float():
             return _parted(whole, held_out, seed)
-        case "test":
+        case str() if held_out == TEST:
             if not isinstance(data, str):
                 raise DataError("only data sets with a name have a test part; give a share, such as 0.1, or other data")
             other = load_test(data)

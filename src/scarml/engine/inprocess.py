@@ -54,7 +54,7 @@ class InProcess:
         self._lost: list[dict[str, Blocks]] = []
         """What lost nodes held, until it is restored."""
         self._unmended: list[dict[str, Blocks]] = []
-        """The same, until it is mended."""
+        """The same, if it is to be mended, until it is."""
         self._awaited_save: int | None = None
         self._save_begun_at: int | None = None
         self._store_fails = False
@@ -141,9 +141,11 @@ class InProcess:
                 self._lost.append({name: blocks.copy() for name, blocks in self.state().items()})
             case "recovery_completed" if record["kind"] != "start":
                 extra = {**self._perturbation(self._lost), "perturbation_age_iters": 0}
-                self._lost, self._unmended = [], self._lost
+                self._unmended = self._lost if record["kind"] == "repair" else []
+                self._lost = []
             case "repair_completed":
                 extra = self._perturbation(self._unmended)
+                self._unmended = []
         self._tell(replace(record, fields={**record.fields, **extra}, t_s=self._scheduler.now_s()))
 
     def _perturbation(self, lost: list[dict[str, Blocks]]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from scarml.errors import UsageError
+from scarml.theory.assumptions import checked_norm, checked_rate
 from scarml.theory.exponential_fit import Decay, fit_decay, fit_decay_to_limit
 
 __all__ = ["RateEstimate", "rate_from_distances", "rate_from_losses", "rate_from_steps", "start_distance"]
@@ -208,11 +209,7 @@ def start_distance(moved: ArrayLike, last_step: ArrayLike, c: ArrayLike) -> tupl
         >>> round(float(low), 6), round(float(high), 6)
         (8.1, 9.9)
     """
-    way, step, rate = (np.asarray(a, np.float64) for a in (moved, last_step, c))
-    if not ((way >= 0) & (step >= 0)).all():
-        raise UsageError("moved and last_step are norms; expected numbers of at least 0")
-    if not ((rate > 0) & (rate < 1)).all():
-        raise UsageError("c must be above 0 and below 1: without linear convergence the end of a run may be anywhere")
+    way, step, rate = checked_norm(moved, "moved"), checked_norm(last_step, "last_step"), checked_rate(c)
     left = rate / (1 - rate) * step
     return np.maximum(way - left, 0.0), way + left
 

@@ -150,7 +150,7 @@ def test_the_start_lies_in_its_interval() -> None:
         (lambda: rate_from_steps(0.5 ** np.arange(9), confidence=95), "0.95"),
         (lambda: rate_from_losses(np.arange(9.0)), "do not fall"),
         (lambda: rate_from_losses(-np.arange(9.0), power=0), "power"),
-        (lambda: start_distance(1, -1, 0.5), "norms"),
+        (lambda: start_distance(1, -1, 0.5), "last_step is a norm"),
         (lambda: start_distance(1, 1, 1), "c must"),
     ],
 )
