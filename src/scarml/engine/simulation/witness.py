@@ -272,11 +272,14 @@ class Follower:
     def state_in_view(self, number: int | None = None) -> State:
         """Per table all blocks there are; of one that is at two nodes, what the node has that obeys the view.
 
-        A node of the view may have died without the controller knowing yet. By default it is the present view.
+        A node of the view may have died without the controller knowing yet, even if it has decided on the next view,
+        without that node. By default it is the present view.
         """
         view = self._cluster.controller.view
-        known = [*self._nodes.live.values(), *(d for n, d in self._nodes.dead.items() if n in view.nodes)]
-        known.sort(key=lambda node: not node.holder.obeys(view.number if number is None else number))
+        number = view.number if number is None else number
+        dead = (d for n, d in self._nodes.dead.items() if n in view.nodes or d.holder.obeys(number))
+        known = [*self._nodes.live.values(), *dead]
+        known.sort(key=lambda node: not node.holder.obeys(number))
         state: State = {}
         for name, table in self._witness.reference.tables.items():
             whole = table.empty(np.zeros(0, np.int64))
