@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
-from scarml.plots.recovery import Look, Rows, draw_panels, line, mean_cost
+from scarml.plots import recovery
+from scarml.plots.recovery import Look, Rows, line, mean_cost
 from scarml.plots.style import BLUE, VERMILION
 
 if TYPE_CHECKING:
@@ -20,20 +21,6 @@ _LOOKS = {
 }
 
 
-def draw(rows: Rows, folder: Path, file_name: str) -> list[Path]:
-    """Write the picture.
-
-    Args:
-        rows: the table.
-        folder: where to.
-        file_name: of the files, without the ending.
-
-    Returns:
-        The paths, the PNG first.
-    """
-    return draw_panels(rows, panel, "lost fraction", folder, file_name)
-
-
 def panel(axes: Axes, rows: Rows) -> None:
     """One panel, from its rows."""
     fractions = sorted({r["lost_fraction"] for r in rows}, key=Fraction)
@@ -41,3 +28,7 @@ def panel(axes: Axes, rows: Rows) -> None:
         means = {float(Fraction(p)): mean_cost(rows, strategy=strategy, lost_fraction=p) for p in fractions}
         line(axes, look, means)
     axes.set_xticks([float(Fraction(p)) for p in fractions], fractions)
+
+
+draw = partial(recovery.draw, panel, "lost fraction")
+"""Write the picture from the rows; see `scarml.plots.recovery.draw`."""

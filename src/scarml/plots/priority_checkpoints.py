@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
-from scarml.plots.recovery import Look, Rows, draw_panels, line, mean_cost
+from scarml.plots import recovery
+from scarml.plots.recovery import Look, Rows, line, mean_cost
 from scarml.plots.style import BLACK, BLUE, GREEN, GREY, ORANGE
 
 if TYPE_CHECKING:
@@ -21,20 +22,6 @@ _LOOKS = {
     ("priority", "bytes", 0): Look("priority, budget in bytes", BLUE, "D", "-.", hollow=True),
     ("priority", "blocks", 1): Look("priority, lag 1", BLUE, "o", ":", hollow=True),
 }
-
-
-def draw(rows: Rows, folder: Path, file_name: str) -> list[Path]:
-    """Write the picture.
-
-    Args:
-        rows: the table.
-        folder: where to.
-        file_name: of the files, without the ending.
-
-    Returns:
-        The paths, the PNG first.
-    """
-    return draw_panels(rows, panel, "fraction of a save", folder, file_name)
 
 
 def panel(axes: Axes, rows: Rows) -> None:
@@ -56,3 +43,7 @@ def panel(axes: Axes, rows: Rows) -> None:
         if level is not None:
             axes.axhline(level.value, color=colour, linestyle=style, linewidth=1.2, label=label)
     axes.set_xticks(range(len(_FRACTIONS)), _FRACTIONS)
+
+
+draw = partial(recovery.draw, panel, "fraction of a save")
+"""Write the picture from the rows; see `scarml.plots.recovery.draw`."""

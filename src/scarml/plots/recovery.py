@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DrawPanel", "Look", "Rows", "draw_panels", "figure", "line", "mean_cost"]
+__all__ = ["DrawPanel", "Look", "Rows", "draw", "figure", "line", "mean_cost"]
 
 Rows = Sequence[Mapping[str, Any]]
 DrawPanel = Callable[["Axes", Rows], None]
@@ -47,24 +47,24 @@ class Look:
     hollow: bool = False
 
 
-def draw_panels(rows: Rows, one: DrawPanel, axis_label: str, folder: Path, file_name: str) -> list[Path]:
+def draw(one: DrawPanel, axis_label: str, rows: Rows, folder: Path, file_name: str) -> list[Path]:
     """Write a picture of all panels that have rows.
 
     Args:
-        rows: the table.
         one: draws a panel from its rows.
         axis_label: below the panels.
+        rows: the table.
         folder: where to.
         file_name: of the pictures, without the ending.
 
     Returns:
         The paths, the PNG first.
     """
-    return save(lambda: figure(rows, one, axis_label), folder, file_name)
+    return save(lambda: figure(one, axis_label, rows), folder, file_name)
 
 
-def figure(rows: Rows, one: DrawPanel, axis_label: str) -> Figure:
-    """The figure, for `draw_panels` or a notebook."""
+def figure(one: DrawPanel, axis_label: str, rows: Rows) -> Figure:
+    """The figure, for `draw` or a notebook."""
     from matplotlib.figure import Figure
 
     names = [n for n in _TITLES if any(r["panel"] == n for r in rows)]

@@ -105,7 +105,7 @@ def stale_cost_bound(
     # log(1 + √p (eᴳ ∓ 1)), without eᴳ, which may be too large for a float
     sign = -1.0 if direction == "straight" else 1.0
     with np.errstate(divide="ignore"):
-        log_total = log_growth + np.log(root + (1 + sign * root) * np.exp(-log_growth))
+        log_total = np.logaddexp(np.log(root) + log_growth, np.log1p(sign * root))
     return np.asarray(log_total / -np.log(checked_rate(c)))
 
 

@@ -10,6 +10,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from scarml.experiments.panels import PANELS
 from scarml.plots import partial_recovery, priority_checkpoints
 from scarml.plots.recovery import figure
 from scarml.theory.bootstrap import mean_interval
@@ -60,7 +61,7 @@ def panels_of(fig: Figure) -> dict[str, Axes]:
 
 
 def test_figure_7_is_over_the_lost_fraction() -> None:
-    (axes,) = panels_of(figure(SEVEN, partial_recovery.panel, "lost fraction")).values()
+    (axes,) = panels_of(figure(partial_recovery.panel, "lost fraction", SEVEN)).values()
     lines = drawn(axes)
     assert lines["full recovery"] == ([0.25, 0.5], [4.0, 4.0])
     assert lines["partial recovery"] == ([0.25, 0.5], [1.0, 2.0])
@@ -69,7 +70,7 @@ def test_figure_7_is_over_the_lost_fraction() -> None:
 
 
 def test_figure_8_begins_with_the_full_checkpoint() -> None:
-    panels = panels_of(figure(EIGHT, priority_checkpoints.panel, "fraction"))
+    panels = panels_of(figure(priority_checkpoints.panel, "fraction", EIGHT))
     lines = drawn(panels["MF on Jester (2 trials)"])
     assert lines["priority"] == ([0, 3], [2.0, 1.0])
     assert lines["random"] == ([0, 3], [2.0, 5.0])
@@ -81,12 +82,18 @@ def test_figure_8_begins_with_the_full_checkpoint() -> None:
 def test_panels_come_in_the_order_of_the_paper_and_say_how_many_trials() -> None:
     table = EIGHT + rows("mlr-mnist", "full-full", [1.0]) + rows("mine", "full-full", [1.0, 2.0])
     table += rows("mine", "full-partial", [1.0])
-    titles = list(panels_of(figure(table, priority_checkpoints.panel, "fraction")))
+    titles = list(panels_of(figure(priority_checkpoints.panel, "fraction", table)))
     assert titles == ["MLR on MNIST (1 trials)", "MF on Jester (2 trials)", "mine (1–2 trials)"]
 
 
+def test_titles_are_those_of_the_experiments() -> None:
+    table = [row for name in PANELS for row in rows(name, "full-full", [1.0])]
+    titles = panels_of(figure(priority_checkpoints.panel, "fraction", table))
+    assert set(titles) == {f"{p.title} (1 trials)" for p in PANELS.values()}
+
+
 def test_bars_are_intervals_of_the_mean() -> None:
-    (axes,) = panels_of(figure(EIGHT, priority_checkpoints.panel, "fraction")).values()
+    (axes,) = panels_of(figure(priority_checkpoints.panel, "fraction", EIGHT)).values()
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     segments = handles["priority"][2][0].get_segments()
     expected = mean_interval([0.5, 1.5])

@@ -35,6 +35,7 @@ def test_stale_bound_at_its_ends() -> None:
     assert stale_cost_bound([0.0, 8.0], 1.0, 0.9) == pytest.approx([0, 8])
     assert stale_cost_bound(8.0, 0.0, 0.9) == pytest.approx(0)
     assert stale_cost_bound(8.0, 0.25, 1 - 1e-9) == pytest.approx(4)  # √p a
+    assert stale_cost_bound(1e5, 0.0, 0.9) == 0  # however old what is saved is, nothing of it is needed
     far = stale_cost_bound(1e5, 0.25, 0.9)  # c⁻ᵃ is too large for a float
     assert far == pytest.approx(1e5 - math.log(2) / math.log(1 / 0.9))
 
