@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from scarml.storage.json_text import to_json_text
+
 if TYPE_CHECKING:
     from scarml.cli.figure_progress import TrialProgress
     from scarml.experiments.figures import Figure, Wanted
@@ -52,25 +54,24 @@ def figure(
     from scarml.errors import UsageError
     from scarml.experiments import figures
     from scarml.experiments.processes import Processes
-    from scarml.storage.json_text import to_json_text
 
     if show_list:
         _list([figures.figure(n) for n in figures.NAMES], as_json)
         return DONE
     if name is None:
         raise UsageError(f"which figure? Expected one of {', '.join(figures.NAMES)}, or all")
-    wanted = [figures.figure(n) for n in (figures.NAMES if name == "all" else (name,))]
-    if panel and len(wanted) > 1:
+    chosen = [figures.figure(n) for n in (figures.NAMES if name == "all" else (name,))]
+    if panel and len(chosen) > 1:
         raise UsageError("--panel is for one figure; name it instead of all")
-    asked = figures.Wanted(quick, tuple(panel or ()), trials, seed)
+    wanted = figures.Wanted(quick, tuple(panel or ()), trials, seed)
     processes = Processes(jobs, backend)  # type: ignore[arg-type]  # checked there
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     done = []
     with TrialProgress(quiet) as progress:
         try:
-            for one in wanted:
+            for one in chosen:
                 folder = out / (f"{one.file_name}-quick" if quick else one.file_name)
-                done.append(_make(one, folder, pictures or folder, asked, processes, progress))
+                done.append(_make(one, folder, pictures or folder, wanted, processes, progress))
                 if not as_json:
                     _print(done[-1])
         except KeyboardInterrupt:
@@ -83,12 +84,12 @@ def figure(
 
 
 def _make(
-    one: Figure, folder: Path, pictures: Path, asked: Wanted, processes: Processes, progress: TrialProgress
+    one: Figure, folder: Path, pictures: Path, wanted: Wanted, processes: Processes, progress: TrialProgress
 ) -> dict[str, Any]:
     from scarml.plots.figures import draw
 
     began_s = time.monotonic()
-    rows = one.run(folder, asked, processes, progress.tell)
+    rows = one.run(folder, wanted, processes, progress.tell)
     drawn = draw(one.name, [asdict(row) for row in rows], pictures, one.file_name)
     return {
         "figure": one.name,
@@ -109,8 +110,6 @@ def _print(made: dict[str, Any]) -> None:
 
 
 def _list(figures: Sequence[Figure], as_json: bool) -> None:
-    from scarml.storage.json_text import to_json_text
-
     if as_json:
         described = [{"name": f.name, "description": f.description, "panels": list(f.panels)} for f in figures]
         print(to_json_text({"schema_version": SCHEMA_VERSION, "figures": described}))

@@ -188,10 +188,8 @@ class Controller:
 
     def _report_installed(self) -> m.Report:
         iteration, purpose = self.clock.iteration, self._installation.purpose
-        is_recovery = purpose.kind not in ("start", "hand-over")
-        return self._installation.completed(
-            iteration, self.saves.forget_drift(purpose.lost, iteration) if is_recovery else {}
-        )
+        perturbation = self.saves.forget_drift(purpose.lost, iteration) if purpose.is_recovery else {}
+        return self._installation.completed(iteration, perturbation)
 
     def _release(self) -> list[m.Action]:
         """All obey the view: who has left it may end."""

@@ -33,6 +33,11 @@ class Purpose:
     n_moved: int = 0
 
     @property
+    def is_recovery(self) -> bool:
+        """Whether something was lost."""
+        return self.kind not in ("start", "hand-over")
+
+    @property
     def n_lost(self) -> int:
         """How many blocks are lost."""
         return sum(map(len, self.lost.values()))
