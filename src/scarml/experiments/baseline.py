@@ -10,7 +10,7 @@ the distance and the nearer c to 1. For a loss without curvature in some directi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def record_baseline(trainer: Trainer, n_iters: int, reference_iters: int) -> Bas
     """Train from x(0) to a criterion, and on to what stands in for the optimum if it is not known.
 
     Args:
-        trainer: gets the criterion.
+        trainer: of the problem; what its own criterion is does not matter.
         n_iters: how many iterations the criterion shall take; more where the loss goes up and down and x(n_iters) is
             not the lowest so far: up to the first that is.
         reference_iters: x* is the state after so many; without effect where the model knows its optimum.
@@ -88,7 +88,6 @@ def record_baseline(trainer: Trainer, n_iters: int, reference_iters: int) -> Bas
         optimum = trainer.state()
     crossing = Crossing(interpolated_crossing(np.arange(n_iters + 1), losses, criterion), n_iters)
     distances = np.array([distance_between(trainer, x, optimum) for x in states[:: trainer.n_phases]])
-    trainer.problem = replace(trainer.problem, criterion=criterion)
     return Baseline(
         Trajectory(dict(enumerate(states)), np.array(losses), crossing, trainer.n_phases), criterion, optimum, distances
     )

@@ -92,5 +92,5 @@ def _words(s: Mapping[str, Any]) -> str:
 def _with_one_baseline(settings: Sequence[Setting]) -> list[list[Setting]]:
     found: dict[Any, list[Setting]] = {}
     for s in settings:
-        found.setdefault((s.panel, s.baseline_iters, s.at_iter, s.reference_iters, s.controls), []).append(s)
+        found.setdefault(s.baseline_key, []).append(s)
     return list(found.values())

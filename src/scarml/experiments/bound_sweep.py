@@ -72,6 +72,11 @@ class Setting:
         """Of its rows."""
         return f"{self.name}.csv.gz"
 
+    @property
+    def baseline_key(self) -> tuple[Any, ...]:
+        """What settings have in common that are run along one baseline."""
+        return self.panel, self.baseline_iters, self.at_iter, self.reference_iters, self.controls
+
 
 def _run(panel: Panel, trial: Perturbed) -> tuple[Crossing, int]:
     return run_perturbed(trainer_for(panel), trial)
@@ -97,9 +102,9 @@ class BoundSweep:
         processes: Processes = Processes(),  # noqa: B008  # frozen
         trainer: Trainer | None = None,
     ) -> None:
-        shared = {(s.panel, s.baseline_iters, s.at_iter, s.reference_iters, s.controls) for s in settings}
-        if len(shared) != 1:
-            raise UsageError(f"{len(shared)} different baselines in one sweep of {len(settings)} settings; expected 1")
+        n_baselines = len({s.baseline_key for s in settings})
+        if n_baselines != 1:
+            raise UsageError(f"{n_baselines} different baselines in one sweep of {len(settings)} settings; expected 1")
         if trainer is not None and processes.are_elsewhere:
             raise UsageError("a problem without a name can be trained in this process only; give its panel a name")
         self.settings = settings
@@ -116,6 +121,7 @@ class BoundSweep:
         """Training without perturbations; recorded when it is first needed."""
         if self._baseline is None:
             self._baseline = record_baseline(self.trainer, self._first.baseline_iters, self._first.reference_iters)
+            self.trainer = self.trainer.with_criterion(self._baseline.criterion)
         return self._baseline
 
     def run(self, folder: Path, n_trials: int | None = None, tell: Tell = lambda *_: None) -> list[BoundRow]:

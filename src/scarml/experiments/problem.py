@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -152,6 +153,12 @@ class Trainer:
     def at_boundary(self) -> bool:
         """Whether whole iterations have been done."""
         return self.commit % self.n_phases == 0
+
+    def with_criterion(self, criterion: float) -> Trainer:
+        """Another one, which shares the data and the state with this one: `start` begins anew."""
+        other = copy(self)
+        other.problem = replace(self.problem, criterion=criterion)
+        return other
 
     def state(self) -> State:
         """A copy of all blocks but derived ones."""

@@ -42,6 +42,12 @@ def test_the_rate_of_the_quadratic_is_found() -> None:
     assert baseline.distances[100] < baseline.criterion < baseline.distances[99]
 
 
+def test_the_trainer_that_others_get_keeps_its_criterion(tmp_path: Path) -> None:
+    before = trainer_for(QP_PANEL).problem.criterion
+    rows = rows_of(SINGLE, folder=tmp_path, n_trials=1)
+    assert rows[0].criterion != before == trainer_for(QP_PANEL).problem.criterion
+
+
 def test_costs_lie_under_the_bound_and_the_worst_case_meets_it(tmp_path: Path) -> None:
     rows = rows_of(SINGLE, WORST, REPEATED, folder=tmp_path)
     single, worst, repeated = ([r for r in rows if r.setting == s] for s in ("single", "worst", "repeated"))
