@@ -22,7 +22,7 @@ from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow
 from scarml.experiments.sweep import Cell, Strategy, Sweep, partial, repair
 
-__all__ = ["PANELS", "SAVED", "Measured", "main", "measure", "render"]
+__all__ = ["PANELS", "SAVED", "Comparison", "main", "measure", "render"]
 
 PANELS = {
     "MF on MovieLens": (Panel("mf", "movielens"), 0),
@@ -40,7 +40,7 @@ SAVED: dict[str, tuple[Strategy, Strategy]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Comparison:
     """The trials of one panel from one kind of checkpoint, in the same order."""
 
     title: str
@@ -49,7 +49,7 @@ class Measured:
     mended: Sequence[TrialRow]
 
 
-def measure(title: str, out: Path, plan: FailurePlan, sweep: Sweep | None = None) -> list[Measured]:
+def measure(title: str, out: Path, plan: FailurePlan, sweep: Sweep | None = None) -> list[Comparison]:
     """Run what is missing of one panel."""
     panel, after_phase = PANELS[title]
     sweep = sweep or Sweep(panel, replace(plan, after_phase=after_phase))
@@ -57,11 +57,11 @@ def measure(title: str, out: Path, plan: FailurePlan, sweep: Sweep | None = None
     found = []
     for saved, strategies in SAVED.items():
         restored, mended = (sweep.run([Cell(s, 0)], folder, lambda line: _write_error(line)) for s in strategies)
-        found.append(Measured(title, saved, restored, mended))
+        found.append(Comparison(title, saved, restored, mended))
     return found
 
 
-def render(measured: Sequence[Measured]) -> str:
+def render(measured: Sequence[Comparison]) -> str:
     """A table in Markdown; ± is twice the standard error, of the difference in pairs."""
     lines = [
         "| | saved as | trials | cost, partial | cost, repair | difference | work of it | ‖δ‖ restored | ‖δ‖ mended |",

@@ -11,7 +11,7 @@ from tests.unit.experiments.samples import trainer_of
 
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
-from scarml.experiments.repair_table import SAVED, Measured, main, measure, render
+from scarml.experiments.repair_table import SAVED, Comparison, main, measure, render
 from scarml.experiments.sweep import Cell, Sweep, partial, repair
 
 PLAN = FailurePlan(seed=2, n_trials=4)
@@ -60,7 +60,7 @@ def test_the_table_is_that_of_the_rows_and_comes_again_from_the_files(
 def test_one_trial_has_no_spread() -> None:
     sweep = Sweep(Panel("mf", "movielens"), FailurePlan(n_trials=1), trainer=trainer_of("mf", 12))
     rows = sweep.run_cell(Cell(repair("full", Fraction(1)), 0))
-    assert "± nan" in render([Measured("t", "s", rows, rows)])
+    assert "± nan" in render([Comparison("t", "s", rows, rows)])
 
 
 def test_bad_options_end_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
