@@ -129,6 +129,7 @@ def _bound(axes: Axes, panel: BoundPanel, rows: Rows, x: NDArray[np.float64]) ->
         axes.set_xscale("log")
     else:
         axes.set_xlim(0, 1.02 * largest)
+        axes.locator_params(axis="x", nbins=6)
     costs = [r["cost"] for r in rows]
     low, top = min(0.0, *costs), max(float(line.max()), *costs)
     axes.set_ylim(low - 0.05 * (top - low), top + 0.4 * (top - low))  # room for the legend

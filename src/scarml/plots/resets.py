@@ -9,14 +9,11 @@ from scarml.plots.bound import BoundPanel
 
 __all__ = ["PANELS", "draw"]
 
+_TOKENS = r"$\|\delta\|$, tokens (Euclidean over documents)"
 PANELS = (
-    BoundPanel("MLR, rows set back to x(0)", "mlr", r"$\|\delta\|$, in the unit of the parameters"),
-    BoundPanel(
-        "LDA, documents set back to x(0)",
-        "lda",
-        r"$\|\delta\|$, tokens (root of the sum of squares over documents)",
-        controls="lda-controls",
-    ),
+    BoundPanel("MLR, rows set back on x(50)", "mlr", r"$\|\delta\|$, in the unit of the parameters"),
+    BoundPanel("LDA, documents set back on x(50)", "lda", _TOKENS, controls="lda-controls"),
+    BoundPanel("LDA, documents set back on x(15)", "lda-early", _TOKENS, controls="lda-early-controls"),
 )
 
 draw = partial(bound.draw, PANELS)
