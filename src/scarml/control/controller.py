@@ -20,6 +20,7 @@ from scarml.control import messages as m
 from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveStep
 from scarml.control.failure_detector import FailureDetector
 from scarml.control.membership import Change, Membership
+from scarml.control.phase_round import PhaseRound
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.repair_coordinator import RepairCoordinator
 from scarml.control.stop import HeldOut, Stop, StopRule
@@ -80,10 +81,9 @@ class Controller:
         )
         self.saves = CheckpointCoordinator(selector, layout, self.recovery, self._new_token, self._stop.to_save)
         self._next_token = 1
-        self._waiting: set[NodeId] = set()
         self._lost: set[NodeId] = set()
         self._restores_everything = False
-        self.computing: Context | None = None
+        self._phase: PhaseRound | None = None
         self._needs_rebuild = layout.has_derived
         self._boundary_is_new = False
         self._verdict: tuple[m.Outcome, str] | None = None
@@ -129,7 +129,14 @@ class Controller:
     @property
     def awaited_nodes(self) -> set[NodeId]:
         """The nodes that training waits for now."""
-        return self._installation.awaited_nodes if self.state is State.INSTALLING else set(self._waiting)
+        if self.state is State.INSTALLING:
+            return self._installation.awaited_nodes
+        return set() if self._phase is None else set(self._phase.waiting)
+
+    @property
+    def computing(self) -> Context | None:
+        """The phase under way, or the last one."""
+        return None if self._phase is None else self._phase.ctx
 
     def handle(self, event: m.Event) -> list[m.Action]:
         """What follows from an event: the one way in.
@@ -244,19 +251,16 @@ class Controller:
 
     def _compute(self, ctx: Context) -> list[m.Action]:
         self._machine.go("next phase")
-        self.computing = ctx
-        self._waiting = set(self.view.nodes)
         lost = self.repairs.unmended if ctx.repair else {}
-        order = m.ComputePhase(self.view.number, self.clock.commit + 1, ctx, lost)
-        return [m.Send(worker, order) for worker in self.view.workers]
+        self._phase = PhaseRound(self.view, self.clock.commit + 1, ctx, lost)
+        return self._phase.begin()
 
     def _on_prepared(self, e: m.Prepared) -> list[m.Action]:
-        if e.view != self.view.number or self.state is not State.COMPUTING or e.commit != self.clock.commit + 1:
+        if self.state is not State.COMPUTING or self._phase is None or not self._phase.awaits(e):
             return []
-        if e.node in self._waiting:
-            self._waiting.remove(e.node)
-            self.repairs.note_work(e.n_examples)
-        if self._waiting:
+        self._phase.waiting.remove(e.node)
+        self.repairs.note_work(e.n_examples)
+        if self._phase.waiting:
             return []
         if self.saves.holds_commit:
             self._machine.go("prepared, save not staged")
@@ -264,25 +268,26 @@ class Controller:
         return self._decide()
 
     def _decide(self) -> list[m.Action]:
-        assert self.computing is not None
+        assert self._phase is not None
         self._machine.go("decide")
-        self._waiting = set(self.view.nodes)
-        order = m.CommitPhase(self.view.number, self.clock.commit + 1, self.computing)
-        return [m.Send(node, order) for node in self.view.nodes]
+        return self._phase.decide()
 
     def _on_committed(self, e: m.Committed) -> list[m.Action]:
-        if e.view != self.view.number or self.state is not State.COMMITTING or e.commit != self.clock.commit + 1:
+        if self.state is not State.COMMITTING or self._phase is None or not self._phase.awaits(e):
             return []
-        self._waiting.discard(e.node)
-        return [] if self._waiting else self._all_committed()
+        return self._committed_at(e.node)
 
-    def _all_committed(self) -> list[m.Action]:
-        assert self.computing is not None
-        if self.computing.phase == m.REBUILD:
+    def _committed_at(self, node: NodeId) -> list[m.Action]:
+        """A node has committed, or is lost and will not."""
+        assert self._phase is not None
+        self._phase.waiting.discard(node)
+        if self._phase.waiting:
+            return []
+        if self._phase.ctx.phase == m.REBUILD:
             self._needs_rebuild = False
             self.clock.count_commit()
             return self._proceed()
-        if self.computing.repair:
+        if self._phase.ctx.repair:
             self.clock.count_commit()
             return self.repairs.on_committed(self.clock.iteration) + self._proceed()
         if not self.clock.advance():
@@ -368,9 +373,7 @@ class Controller:
         if not has_blocks:
             return actions
         if self.state is State.COMMITTING:
-            actions += self.saves.lose(e.node)
-            self._waiting.discard(e.node)
-            return actions if self._waiting else actions + self._all_committed()
+            return actions + self.saves.lose(e.node) + self._committed_at(e.node)
         if self.state in (State.CLAIMING, State.NEW, State.WAITING):
             return actions + self.saves.lose(e.node)
         if self.state is State.DRAINING:
