@@ -86,7 +86,7 @@ def record_baseline(trainer: Trainer, n_iters: int, reference_iters: int) -> Bas
         while trainer.iterations < reference_iters:
             trainer.next_iteration()
         optimum = trainer.state()
-    crossing = Crossing(interpolated_crossing(np.arange(n_iters + 1), losses, criterion), n_iters)
+    crossing = Crossing(interpolated_crossing(np.arange(n_iters + 1), losses, criterion), float(n_iters))
     distances = np.array([distance_between(trainer, x, optimum) for x in states[:: trainer.n_phases]])
     return Baseline(
         Trajectory(dict(enumerate(states)), np.array(losses), crossing, trainer.n_phases), criterion, optimum, distances

@@ -83,7 +83,9 @@ def test_trials_are_kept_added_and_made_anew(tmp_path: Path, monkeypatch: pytest
     n_run = []
     run = module.run_perturbed
     monkeypatch.setattr(module, "run_perturbed", lambda *given: n_run.append(1) or run(*given))
+    written = (tmp_path / "single.csv.gz").read_bytes()
     assert rows_of(SINGLE, folder=tmp_path, n_trials=4) == first
+    assert (tmp_path / "single.csv.gz").read_bytes() == written
     assert not n_run
     assert rows_of(SINGLE, folder=tmp_path, n_trials=6)[:4] == first
     assert len(n_run) == 2
