@@ -14,6 +14,7 @@
     │   └── DamagedError        bytes on the store are not what was written
     ├── RunInUseError           another process owns the run                         exit 5
     ├── SupersededError         a newer term has been claimed; this process must stop exit 5
+    ├── ClusterLostError        the Ray under a run has died; the run can be resumed exit 1
     ├── StoppedError            a signal asked to stop, and everything has been saved exit 75
     ├── RecoveryError           lost blocks could not be brought back                exit 4
     └── ProtocolError           a node or an engine broke the protocol: a bug in SCAR
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 __all__ = [
     "AlreadyExistsError",
     "ClusterError",
+    "ClusterLostError",
     "DamagedError",
     "DataError",
     "ModelError",
@@ -63,6 +65,10 @@ class ModelError(UsageError):
 
 class ClusterError(UsageError):
     """There is no Ray at the address, or it has no room for the processes; nothing was trained."""
+
+
+class ClusterLostError(ScarError):
+    """The Ray under a run has died. What was committed is safe, and the run can be resumed."""
 
 
 class RunExistsError(UsageError):

@@ -34,7 +34,7 @@ from scarml.engine.engine import Engine
 from scarml.engine.fault_plan import FaultPlan, Kill
 from scarml.engine.inprocess import InProcess
 from scarml.engine.node import Training
-from scarml.errors import UsageError
+from scarml.errors import ClusterLostError, UsageError
 from scarml.result import Result
 from scarml.running_checkpoint.stop_signals import StopWish
 from scarml.storage.event_log import BufferedEventLog
@@ -209,6 +209,8 @@ class Job:
             ModelError: the model breaks the `Model` protocol.
             RunExistsError, RunInUseError: the folder cannot be used so.
             StoreError: the folder cannot be read or written at the start. (Later failures do not stop training.)
+            ClusterError: with the engine ray: there is no Ray, or no room on it.
+            ClusterLostError: Ray has died; the run can be resumed.
         """
         check_n_phases(self._model.n_phases)
         check_n_repair_phases(self._model.n_repair_phases)
@@ -257,11 +259,19 @@ class Job:
             if self._handle_signals:
                 stack.enter_context(self._stop_wish.listening())
             control = self._live_control(folder, start.term, engine)
-            with control.listening() if control is not None else nullcontext():
-                finish = engine.run(start)
-            log.flush()
-            if control is not None:
-                control.close(f"{finish.outcome}: {finish.reason}")
+
+            def close(how: str) -> None:
+                log.flush()
+                if control is not None:
+                    control.close(how)
+
+            try:
+                with control.listening() if control is not None else nullcontext():
+                    finish = engine.run(start)
+            except ClusterLostError as e:
+                close(f"ray-lost: {e}")
+                raise
+            close(f"{finish.outcome}: {finish.reason}")
             state = engine.state() if finish.outcome in m.AT_BOUNDARY else {}
             result.end(finish, digest(state) if state else None)
             return result

@@ -12,10 +12,12 @@ from typing import Any
 
 import scarml as scar
 from scarml.core.block import Blocks
+from scarml.core.sequential import Sequential, digest
 from scarml.storage.command_delivery import Delivery
 from scarml.storage.commands import Answer, CommandKind
 from scarml.storage.local import LocalStore
 from scarml.storage.ownership import Timing
+from scarml.storage.verification import verify
 from scarml.testing import tiny_problem
 
 SEED = 3
@@ -122,3 +124,17 @@ def ends_within(pid: int, seconds: float) -> bool:
 def is_at(record: scar.Record, iteration: int) -> bool:
     """Whether this is the commit of x(iteration)."""
     return record.name == "iteration_committed" and record["iteration"] == iteration
+
+
+def reference(problem: str | tuple[Any, Any], n_iters: int) -> str:
+    """The digest of a run without losses."""
+    run = Sequential(*(tiny_problem(problem) if isinstance(problem, str) else problem), seed=SEED, n_shards=SHARDS)
+    for _ in range(n_iters):
+        run.step()
+    return digest(run.state)
+
+
+def nothing_is_damaged(folder: Path) -> bool:
+    found = verify(LocalStore(str(folder)))
+    assert not found.damaged
+    return True

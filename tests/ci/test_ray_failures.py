@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -19,15 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.ci.ray_models import Breaks, CannotReadElsewhere, Deadly, Heavy, PeculiarError
-from tests.ci.ray_runs import SEED, SHARDS, CommandedRun, LiveRun, ends_within, is_at
+from tests.ci.ray_runs import SEED, CommandedRun, LiveRun, ends_within, is_at, nothing_is_damaged, reference
 
 import scarml as scar
 from scarml.core.block import Blocks
-from scarml.core.sequential import Sequential, digest
 from scarml.data.classification import Classification
-from scarml.errors import ClusterError, DataError, ScarError, UsageError
+from scarml.errors import ClusterError, DataError, ScarError
 from scarml.storage.local import LocalStore
-from scarml.storage.verification import verify
 from scarml.testing import tiny_problem
 
 if TYPE_CHECKING:
@@ -39,14 +36,6 @@ pytestmark = [
     pytest.mark.usefixtures("single_threaded_blas"),
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'scarml[ray]'"),
 ]
-
-
-def reference(problem: str | tuple[Any, Any], n_iters: int) -> str:
-    """The digest of a run without losses."""
-    run = Sequential(*(tiny_problem(problem) if isinstance(problem, str) else problem), seed=SEED, n_shards=SHARDS)
-    for _ in range(n_iters):
-        run.step()
-    return digest(run.state)
 
 
 class Survivors:
@@ -66,12 +55,6 @@ class Survivors:
                 for table, held in self._before[node].items():
                     assert not tables[table].take(held.ids).differs_from(held).any(), (node, table)
                     self.n_compared += len(held)
-
-
-def nothing_is_damaged(folder: Path) -> bool:
-    found = verify(LocalStore(str(folder)))
-    assert not found.damaged
-    return True
 
 
 # ------------------------------------------------------------------------------------------------------------ SIGKILL
@@ -348,99 +331,6 @@ def test_an_error_in_reading_the_data_in_a_worker_reaches_the_caller(ray_cluster
     problem = (CannotReadElsewhere(batch_size=20, pid=os.getpid()), tiny_problem("mlr")[1])
     with pytest.raises(DataError, match=r"ratings.csv is not on this machine"):
         LiveRun(ray_cluster, problem, servers=1, workers=1).run()
-
-
-def test_no_ray_at_an_address_is_said_in_one_sentence() -> None:
-    text = """
-from scarml.engine.ray.connection import RayCluster
-from scarml.errors import ClusterError
-for address in ("nonsense", "127.0.0.1:1", "ray://localhost:1"):
-    try:
-        RayCluster(address).open()
-    except ClusterError as e:
-        print(e)
-"""
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
-    lines = done.stdout.splitlines()
-    for address, line in zip(("nonsense", "127.0.0.1:1", "ray://localhost:1"), lines, strict=True):
-        assert re.match(rf"there is no Ray at {address}: .*[^.]\. Start one with: ray start --head; or leave", line)
-    assert done.stderr == ""
-
-
-def test_without_ray_one_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    from scarml.engine.ray.connection import RayCluster
-
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(UsageError, match=r"pip install 'scarml\[ray\]'"):
-        RayCluster().open()
-
-
-# ----------------------------------------------------------------------------------- one Ray, and one job after another
-@pytest.mark.soak
-def test_a_ray_of_ones_own_is_used_and_left_as_it_is(ray_cluster: RayCluster) -> None:
-    import ray
-
-    result = LiveRun("ray", "qp", servers=1, workers=1, stop=scar.Stop(max_iters=2)).run()
-    assert result.digest == reference("qp", 2)
-    assert ray.is_initialized()
-
-
-def test_what_comes_late_from_an_earlier_job_is_neither_obeyed_nor_answered(ray_cluster: RayCluster) -> None:
-    import ray
-
-    run = LiveRun(ray_cluster, "qp", servers=1, workers=1, stop=scar.Stop(max_iters=20))
-    answers: list[Any] = []
-
-    def disturb(record: scar.Record) -> None:
-        if is_at(record, 2):
-            for member in run.remote_nodes._members.values():
-                process = member.process
-                late = [
-                    process.poll.remote("earlier", 1_000, 1_000),
-                    process.read.remote("earlier", 1, 2, {"x": None}),
-                    process.give.remote("earlier", "controller", 0, ["an order"]),
-                    process.hand_over.remote("earlier", 2, {}),
-                    process.blocks.remote("earlier", "x"),
-                ]
-                answers.extend(ray.get(late))
-
-    run.at = disturb
-    assert run.run().digest == reference("qp", 20)
-    assert answers == [[], None, None, None, None] * 2
-
-
-@pytest.mark.soak
-def test_a_process_that_died_between_two_jobs_is_not_used_again(ray_cluster: RayCluster) -> None:
-    first = LiveRun(ray_cluster, "qp", servers=2, workers=1, stop=scar.Stop(max_iters=1))
-    pids: list[int] = []
-    first.at = lambda r: pids.append(first.pid("server-0")) if is_at(r, 1) else None
-    first.run()
-    os.kill(pids[0], signal.SIGKILL)
-    assert ends_within(pids[0], 5)
-    second = LiveRun(ray_cluster, "qp", servers=2, workers=1, stop=scar.Stop(max_iters=2)).run()
-    assert second.digest == reference("qp", 2)
-
-
-@pytest.mark.soak
-def test_many_jobs_leave_neither_threads_nor_open_files_behind(ray_cluster: RayCluster) -> None:
-    def sizes() -> tuple[int, int]:
-        run = LiveRun(ray_cluster, "qp", servers=1, workers=1, stop=scar.Stop(max_iters=1))
-        counted: list[tuple[int, int]] = []
-
-        def count(record: scar.Record) -> None:
-            if is_at(record, 1):
-                processes = [Path(f"/proc/{run.pid(n)}") for n in ("server-0", "worker-0")]
-                counted.append(tuple(sum(len(list((p / w).iterdir())) for p in processes) for w in ("task", "fd")))  # type: ignore[arg-type]
-
-        run.at = count
-        run.run()
-        return counted[0]
-
-    n_here = threading.active_count()
-    first, *_, last = [sizes() for _ in range(8)]
-    assert threading.active_count() <= n_here
-    assert last[0] <= first[0] + 2
-    assert last[1] <= first[1] + 8
 
 
 def test_large_updates_are_held_back_and_arrive(ray_cluster: RayCluster) -> None:

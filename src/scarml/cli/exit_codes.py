@@ -25,7 +25,7 @@ __all__ = [
 
 DONE = 0
 FAILED = 1
-"""A model of the user's own raised an exception, or SCAR has a bug."""
+"""A model of the user's own raised an exception, the Ray under a run has died, or SCAR has a bug."""
 USAGE = 2
 NOT_CONVERGED = 3
 STORE = 4
@@ -44,6 +44,7 @@ _OF_ERROR: tuple[tuple[type[errors.ScarError], int], ...] = (
     (errors.RunInUseError, IN_USE),
     (errors.SupersededError, IN_USE),
     (errors.StoppedError, STOPPED_AND_SAVED),
+    (errors.ClusterLostError, FAILED),
     (errors.ProtocolError, FAILED),
 )
 

@@ -11,6 +11,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from scarml.cli.old_news import OldNews
 from scarml.cli.progress import as_plain_text
 from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import Tone, counted, in_words, sparkline, tone_of
@@ -38,6 +39,7 @@ class LiveView:
     def __init__(self, status: RunStatus, verbose: bool = False, console: Console | None = None) -> None:
         self._status = status
         self._verbose = verbose
+        self._old = OldNews()
         self._console = console or Console(stderr=True, highlight=False)
         self._heard_at_s = time.monotonic()
         self._is_over = False
@@ -59,7 +61,8 @@ class LiveView:
         self._status.take_in(record)
         text = in_words(record, self._status.iteration)
         if text is not None:
-            self._console.print(Text(f"{record.t_s:6.2f} s  {text}", style=_STYLES[tone_of(record)]))
+            if self._verbose or not self._old.has(record):
+                self._console.print(Text(f"{record.t_s:6.2f} s  {text}", style=_STYLES[tone_of(record)]))
         elif self._verbose:
             self._console.print(Text(f"{record.t_s:6.2f} s  {as_plain_text(record)}", style="dim"))
         if record.name in ("node_lost", "recovery_completed", "run_finished"):

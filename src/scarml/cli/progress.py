@@ -6,6 +6,7 @@ import sys
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from scarml.cli.old_news import OldNews
 from scarml.cli.run_status import RunStatus
 from scarml.cli.wording import counted, in_words
 from scarml.control.history import Record
@@ -111,6 +112,7 @@ class PlainLines(Silence):
     def __init__(self, status: RunStatus, verbose: bool = False) -> None:
         super().__init__(status)
         self._verbose = verbose
+        self._old = OldNews()
         self._next_line_s = 0.0
 
     def take_in(self, record: Record) -> None:
@@ -122,7 +124,7 @@ class PlainLines(Silence):
         elif record.name == "loss_evaluated" and record.t_s >= self._next_line_s:
             self._next_line_s = record.t_s + SECONDS_BETWEEN_LINES
             text = self._progress()
-        if text is not None:
+        if text is not None and (self._verbose or not self._old.has(record)):
             self.say(f"{record.t_s:7.2f} s  {text}")
 
     def say(self, text: str) -> None:

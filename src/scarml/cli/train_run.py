@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from scarml.checkpoint.selection import Checkpoint, Recovery
 from scarml.cli.budget_words import budget_in_words
-from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_outcome, of_signal
+from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_error, of_outcome, of_signal
 from scarml.cli.model_error import is_built_in, report_model_error
 from scarml.cli.node_words import nodes_in_words
 from scarml.cli.pace import Pace
@@ -27,7 +27,7 @@ from scarml.control.history import Record
 from scarml.control.stop import Stop
 from scarml.core.model import Model
 from scarml.engine.fault_plan import Kill
-from scarml.errors import ScarError, UsageError
+from scarml.errors import ClusterLostError, ScarError, UsageError
 from scarml.models import registry
 from scarml.storage.json_text import to_json_text
 
@@ -95,10 +95,11 @@ def _train(
                 progress.say(f"checkpoint: {budget_in_words(checkpoint, job.tables)}; recovery: {checkpoint.recovery}")
                 result = job.run()
         except KeyboardInterrupt:
-            write_line("scarml: error: interrupted before everything was saved")
-            if output.verbosity >= 0:
-                write_line(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
+            _say_how_to_go_on("interrupted before everything was saved", output, folder)
             return of_signal(signal.SIGINT)
+        except ClusterLostError as e:
+            _say_how_to_go_on(str(e), output, folder)
+            return of_error(e)
     code = of_outcome(
         result.outcome,
         result.reason,
@@ -206,6 +207,13 @@ def _show(result: Result, folder: Path | str, output: Output) -> None:
         return
     for line in in_lines(result, str(folder)):
         print(line)
+
+
+def _say_how_to_go_on(why: str, output: Output, folder: Path | str) -> None:
+    """After an end without a result."""
+    write_line(f"scarml: error: {why}")
+    if output.verbosity >= 0:
+        write_line(f"To go on: {command_to_go_on(sys.argv[1:], folder)}")
 
 
 def _afterword(result: Result, code: int, folder: Path | str, status: RunStatus, job: Job) -> list[str]:

@@ -118,6 +118,7 @@ class Membership:
             return []
         there = [n for n in (*view.nodes, *self.ready, *self.starting) if n not in lost]
         if node not in there:
+            there.sort(key=lambda n: (self._kinds[n], _number(n)))
             return [_refused(f"drain {node}", f"there is no node {node}; there are {', '.join(there)}")]
         kind = self._kinds[node]
         replace = replace and self._replaces

@@ -66,6 +66,9 @@ class FsspecStore:
     def __repr__(self) -> str:
         return f"FsspecStore({self.url!r})"
 
+    def __str__(self) -> str:
+        return self.url
+
     def put(self, name: str, chunks: Iterable[Chunk]) -> None:
         key = self._key(name)
         data = b"".join(chunks)

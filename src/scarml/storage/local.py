@@ -54,6 +54,9 @@ class LocalStore:
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r})"
 
+    def __str__(self) -> str:
+        return self.root
+
     def put(self, name: str, chunks: Iterable[Chunk]) -> None:
         path = self._path(name)
         with self._synced_temporary(path, chunks) as temporary:

@@ -212,7 +212,7 @@ def _take_lock(store: Store) -> FileLock | None:
         _log.debug("no lock: %s", e)
         return None
     if lock is None:
-        raise RunInUseError(f"{store!r} is in use by {_holder(store)}; wait for its end, or stop it")
+        raise RunInUseError(f"{store} is in use by {_holder(store)}; wait for its end, or stop it")
     return lock
 
 
@@ -246,7 +246,7 @@ class _Watch:
             alive = owner_is_alive(readings, self._timing.lease_s)
             who = owner or (beat.owner if beat else "another process")
             if alive:
-                raise RunInUseError(f"{self._store!r} is in use by {who}; wait for its end, or stop it")
+                raise RunInUseError(f"{self._store} is in use by {who}; wait for its end, or stop it")
             if alive is False:
                 return claim
             if len(readings) == 1:

@@ -84,7 +84,7 @@ class RunFolder:
             raise _exists(store)
         if terms:
             raise DamagedError(
-                f"{_MARKER} in {store!r} is missing, but {terms[0]} is there: this was a run, and is not begun anew. "
+                f"{_MARKER} in {store} is missing, but {terms[0]} is there: this was a run, and is not begun anew. "
                 f"Bring {_MARKER} back, or choose another folder"
             )
         text = encode_record("run", {"description": dict(description)})
@@ -109,7 +109,7 @@ class RunFolder:
             marker = decode_record("marker", _MARKER, store.get(_MARKER))
         except NotFoundError:
             raise UsageError(
-                f"there is no run in {store!r}: it has no {_MARKER}. Check the path, or start a run there"
+                f"there is no run in {store}: it has no {_MARKER}. Check the path, or start a run there"
             ) from None
         try:
             text = store.get(_DESCRIPTION)
@@ -118,11 +118,11 @@ class RunFolder:
         else:
             if zlib.crc32(text) != marker.get("description_crc32"):
                 raise DamagedError(
-                    f"{_DESCRIPTION} in {store!r} is not what the run was created with; it must not be edited"
+                    f"{_DESCRIPTION} in {store} is not what the run was created with; it must not be edited"
                 )
             description = decode_record("run", _DESCRIPTION, text).get("description")
         if not isinstance(description, dict):
-            raise DamagedError(f"{_DESCRIPTION} in {store!r} has no description")
+            raise DamagedError(f"{_DESCRIPTION} in {store} has no description")
         return cls(store, description)
 
     @staticmethod
@@ -216,7 +216,7 @@ class RunFolder:
         last = self._terms.last()  # looked for after the segments, which are written after the record
         if max(stored, default=0) > (last or 0):
             raise DamagedError(
-                f"the record of term {max(stored)} in {self.store!r} is missing, but segments of it are there; going "
+                f"the record of term {max(stored)} in {self.store} is missing, but segments of it are there; going "
                 "on from an older term would drop them"
             )
         return last
@@ -304,4 +304,4 @@ class RunFolder:
 
 
 def _exists(store: Store) -> RunExistsError:
-    return RunExistsError(f"there is a run in {store!r} already; resume it (--resume auto), or choose another folder")
+    return RunExistsError(f"there is a run in {store} already; resume it (--resume auto), or choose another folder")

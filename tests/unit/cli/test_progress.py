@@ -32,18 +32,20 @@ def status() -> RunStatus:
     return RunStatus("mlr on mnist-10k", Criterion("loss_sum", 1.0), ages=lambda: {"W": np.array([0, 3, 5])})
 
 
-def test_plain_lines_are_rate_limited_but_bad_news_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_are_rate_limited_but_bad_news_is_not_unless_it_is_old(capsys: pytest.CaptureFixture[str]) -> None:
     lines = PlainLines(status())
     lines.take_in(STARTED)
     for k in range(100):
         lines.take_in(loss(k / 100, k))
     lines.take_in(Record("node_lost", {"node": "server-1", "reason": "…", "simulated": True}, 1.0))
     for attempt in range(3):
-        fields = {"save_id": 1, "node": "server-0", "cause": "disk full", "attempt": attempt, "retried": True}
-        lines.take_in(Record("save_failed", fields, 1.0))
-    lines.take_in(loss(2.5, 100))
+        cause = f"cannot write run/.tmp/a-{attempt}: disk full"
+        fields = {"save_id": 1, "node": f"server-{attempt}", "cause": cause, "attempt": attempt, "retried": True}
+        lines.take_in(Record("save_failed", fields, 1.0 + attempt))
+    lines.take_in(Record("save_failed", {**fields, "cause": "not permitted"}, 3.0))
+    lines.take_in(loss(3.5, 100))
     shown = capsys.readouterr().err.splitlines()
-    assert len(shown) == 1 + 1 + 3 + 1
+    assert len(shown) == 1 + 1 + 2 + 1
     assert "server-1 is LOST (simulated)" in shown[1]
     assert "disk full" in shown[2]
     assert shown[-1].endswith("loss_sum 0.49505 (done below 1), 1 server, 1 worker, 0 saves")

@@ -44,6 +44,8 @@ ONE_THREAD = {
 
 PREFIX = "scar-ray-"
 CONNECT_S = 5.0
+HTTP2_SETTINGS = b"\x04"
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + HTTP2_SETTINGS + b"\0\0\0\0\0"
 ANSWER_S = 1.0
 SWEEP_AFTER_S = 60.0
 """What belonged to a Ray whose driver was killed takes some time to end."""
@@ -102,8 +104,13 @@ class RayCluster:
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self._address is not None:
+            if self._address.startswith("ray://"):
+                raise ClusterError(
+                    f"{self._address} is for Ray Client, which SCAR does not use: start this command on a machine of "
+                    "the cluster, with the address that ray start --head has printed, HOST:6379"
+                )
             try:
-                _see_that_somebody_listens(self._address)
+                _see_that_it_may_be_ray(self._address)
                 ray.init(address=self._address, namespace="scarml", **options)
             except (OSError, ValueError, RuntimeError, ImportError) as e:
                 raise ClusterError(
@@ -126,6 +133,11 @@ class RayCluster:
                 f"Ray could not be started on this machine: {_first_line(e)}. Is there enough memory, and is the "
                 "machine not too busy? Try again"
             ) from e
+
+    @property
+    def is_started_here(self) -> bool:
+        """Whether this Ray was started here, and ends with this process."""
+        return self._folder is not None
 
     def close(self) -> None:
         """End the processes, and a Ray that was started or joined here."""
@@ -215,15 +227,22 @@ def _signal_handlers_kept() -> Any:
             signal.signal(signal.SIGTERM, before)
 
 
-def _see_that_somebody_listens(address: str) -> None:
-    """Ray would try for a minute and a half, and then end this process.
+def _see_that_it_may_be_ray(address: str) -> None:
+    """Ray would try for a minute and a half where nobody listens, or complain of what does, and then end this process.
+
+    Its GCS speaks HTTP/2, which begins with settings from both sides.
 
     Raises:
-        OSError: nobody does.
+        OSError: nobody listens, or it is something else that does.
     """
     host, _, port = address.rpartition(":")
-    if host and "/" not in address and port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S).close()
+    if not host or "/" in address or not port.isdigit():
+        return
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_S) as connection:
+        connection.sendall(HTTP2_PREFACE)
+        answer = connection.recv(9)
+    if answer[3:4] != HTTP2_SETTINGS:
+        raise OSError("what listens there is not Ray's GCS, whose port is 6379 unless another one was chosen")
 
 
 def _short_folder() -> str:

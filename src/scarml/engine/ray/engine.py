@@ -18,6 +18,7 @@ from scarml.engine.node import Training
 from scarml.engine.ray.connection import RayCluster
 from scarml.engine.ray.setup import Setup
 from scarml.engine.threads import ThreadScheduler
+from scarml.errors import ClusterLostError
 from scarml.storage.run_folder import RunFolder
 
 __all__ = ["RayEngine"]
@@ -73,6 +74,7 @@ class RayEngine:
 
         Raises:
             ClusterError: there is no Ray, or no process of a node.
+            ClusterLostError: Ray has died under the run.
             Whatever a model or a node raised.
         """
         with ExitStack() as stack:
@@ -92,6 +94,12 @@ class RayEngine:
                     raise event
                 cluster.handle(event)
             self._scheduler.drain_writes()
+            if nodes.gcs_lost is not None and cluster.finished.outcome in ("stopped", "nodes-lost"):
+                saved = "everything is saved" if cluster.finished.saved else "what was saved before is safe"
+                raise ClusterLostError(
+                    f"the head of Ray is gone (its GCS, {nodes.gcs_lost}); training has stopped at "
+                    f"x({self._controller.clock.iteration}), and {saved}"
+                )
             if cluster.finished.outcome in m.AT_BOUNDARY:
                 self._state = nodes.state(self._controller.view, self._training.layout.tables)
             return cluster.finished

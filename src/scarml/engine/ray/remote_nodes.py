@@ -22,8 +22,9 @@ from scarml.control import messages as m
 from scarml.control.view import NodeId, View
 from scarml.core.block import Blocks, Table, concatenate
 from scarml.engine.ray.connection import RayCluster
+from scarml.engine.ray.health import RayHealth
 from scarml.engine.ray.setup import Setup
-from scarml.errors import ClusterError
+from scarml.errors import ClusterError, ClusterLostError
 
 __all__ = ["RemoteNodes"]
 
@@ -31,6 +32,8 @@ _log = logging.getLogger(__name__)
 
 START_S = 120.0
 """A process that has not begun after so long is given up: the cluster has no room, or cannot import what it needs."""
+N_TRIES = 3
+"""Processes for one node of the first view: one that dies while it starts is no reason to give the run up."""
 LOOK_S = 0.1
 END_S = 5.0
 
@@ -39,8 +42,10 @@ END_S = 5.0
 class _Member:
     """One node, as far as the driver knows."""
 
+    kind: m.NodeKind
     process: Any
     begins_by_s: float
+    n_tries: int = 1
     begun: Any = None
     """The pending answer of `begin`, until it comes."""
     pid: int | None = None
@@ -71,6 +76,9 @@ class RemoteNodes:
         self._post = post
         self._silence_s = silence_s
         self._tick_s = min(silence_s / 10, 1.0)
+        self.gcs_lost: str | None = None
+        """Where the GCS was, if it is gone: the run has been asked to stop."""
+        self._health = RayHealth(cluster.is_started_here, self._stop_in_time)
         self._members: dict[NodeId, _Member] = {}
         self._here = socket.gethostname()
         self._mutex = threading.Lock()
@@ -102,9 +110,9 @@ class RemoteNodes:
         """Start another one; the listener hears of it when it has begun."""
         self._begin(name, kind)
 
-    def _begin(self, name: NodeId, kind: m.NodeKind) -> None:
+    def _begin(self, name: NodeId, kind: m.NodeKind, n_tries: int = 1) -> None:
         process = self._cluster.acquire()
-        member = _Member(process, monotonic() + START_S)
+        member = _Member(kind, process, monotonic() + START_S, n_tries)
         member.begun = process.begin.remote(self._job, name, kind, self._setup)
         with self._mutex:
             self._members[name] = member
@@ -140,7 +148,13 @@ class RemoteNodes:
         if self._listener.is_alive():
             self._listener.join()
         members, self._members = self._members, {}
-        ending = {name: d.process.end.remote() for name, d in members.items() if d.begun is None and d.pid is not None}
+        can_end = not self._health.raylet_is_gone
+        self._health.close()
+        ending = {
+            name: d.process.end.remote()
+            for name, d in members.items()
+            if can_end and d.begun is None and d.pid is not None
+        }
         ended = set(ray.wait([*ending.values()], num_returns=len(ending), timeout=END_S)[0]) if ending else set()
         for name, member in members.items():
             if name in ending and ending[name] in ended and _is_well(ending[name]):
@@ -207,6 +221,7 @@ class RemoteNodes:
         polls: dict[Any, NodeId] = {}
         ticks_at_s = 0.0
         while not self._is_over.is_set():
+            self._see_that_ray_lives()
             now_s = monotonic()
             if now_s >= ticks_at_s and not self._first:  # else who has not begun yet would seem to be silent
                 self._post(m.Tick(now_s))
@@ -227,6 +242,17 @@ class RemoteNodes:
                 else:
                     self._take_in(beginning[reference], reference)
             self._give_up_late_ones(beginning.values())
+
+    def _see_that_ray_lives(self) -> None:
+        if self._health.raylet_is_gone:
+            raise ClusterLostError(
+                "the Ray on this machine has died (its raylet is gone), and all nodes on the machine with it; what was "
+                "saved is safe"
+            )
+
+    def _stop_in_time(self, gcs: str) -> None:
+        self.gcs_lost = gcs
+        self._post(m.StopRequested(f"the head of Ray is gone (its GCS, {gcs})"))
 
     def _poll(self, polls: dict[Any, NodeId], now_s: float) -> None:
         """One call is pending at every node that has begun."""
@@ -267,6 +293,8 @@ class RemoteNodes:
             return
         try:
             self._has_begun(name, ray.get(reference))
+        except ActorDiedError as e:
+            self._died_while_it_began(name, member, e)
         except RayError as e:
             _log.debug("%s could not be started: %s", name, e)
             self._cannot_begin(name, member, _as_raised(e), f"it could not be started: {_last_line(e)}")
@@ -275,6 +303,16 @@ class RemoteNodes:
                 self._first_begun.put((name, None))
             else:
                 self._post(m.NodeJoined(name))
+
+    def _died_while_it_began(self, name: NodeId, member: _Member, error: ActorDiedError) -> None:
+        """Of a node of the first view: the run waits for it, and another process may do better."""
+        if name in self._first and member.n_tries < N_TRIES:
+            _log.warning("the process of %s has died while it started; another one is started", name)
+            self._begin(name, member.kind, member.n_tries + 1)
+            return
+        what = f"the process of {name} has died while it started"
+        why = f"{what}, {member.n_tries} times. Is there enough memory? Ray says: {_last_line(error)}"
+        self._cannot_begin(name, member, ClusterError(why), "its process has died while it started")
 
     def _cannot_begin(self, name: NodeId, member: _Member, error: BaseException, why: str) -> None:
         member.begun = None
