@@ -15,8 +15,9 @@ from scarml.experiments.partial_recovery import FIGURE as PARTIAL_RECOVERY
 from scarml.experiments.priority_checkpoints import FIGURE as PRIORITY_CHECKPOINTS
 from scarml.experiments.processes import Processes
 from scarml.experiments.results import TrialRow
+from scarml.experiments.strategy import FLOOR, full, partial
 from scarml.experiments.summary import select, summarise
-from scarml.experiments.sweep import FLOOR, Cell, Sweep, full, partial
+from scarml.experiments.sweep import Cell, Sweep
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(300)]  # a busy machine takes several times its seconds
 

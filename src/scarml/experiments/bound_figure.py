@@ -10,7 +10,8 @@ from typing import Any
 from scarml.errors import UsageError
 from scarml.experiments.about import About
 from scarml.experiments.bound_rows import BoundRow, of_setting, summarise
-from scarml.experiments.bound_sweep import BoundSweep, Setting
+from scarml.experiments.bound_setting import Setting
+from scarml.experiments.bound_sweep import BoundSweep
 from scarml.experiments.figures import Tell, Wanted
 from scarml.experiments.processes import Processes
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from scarml.core.sequential import State
 from scarml.errors import UsageError
 from scarml.experiments.baseline import Baseline, record_baseline
 from scarml.experiments.bound_rows import ESTIMATES, SETTINGS, BoundRow
+from scarml.experiments.bound_setting import Setting
 from scarml.experiments.failure import groups_of, lose_groups
 from scarml.experiments.figures import Tell
 from scarml.experiments.kept_rows import KeptRows
@@ -29,53 +30,7 @@ from scarml.experiments.trial import LONGEST, Looking
 from scarml.theory.convergence_rate import RateEstimate
 from scarml.theory.iteration_cost import discounted_sum, perturbation_cost_bound
 
-__all__ = ["BoundSweep", "Kind", "Setting"]
-
-Kind = Literal["random", "adversarial", "reset", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One series of trials in a figure about the bound.
-
-    Args:
-        figure, name: for tables and files.
-        panel: what is trained; the criterion is set by ``baseline_iters``.
-        kind: of the perturbations: ``random`` (normal), ``adversarial`` (straight away from the optimum), ``reset``
-            (a random part of the groups, to x(0)), or ``none``, for controls of a noisy algorithm.
-        baseline_iters: iterations that the criterion takes without perturbations.
-        at_iter: T, where norms are scaled, and where the perturbation strikes unless there is a ``probability``.
-        probability: of a random perturbation in every iteration; None for one, on x(T).
-        largest: norms are drawn uniformly up to so many times ‖x(T) − x*‖, reset fractions up to this.
-        n_trials: unless another number is asked for.
-        reference_iters: x* is the state after so many iterations, where the model does not know it.
-        controls: re-keyed runs without perturbation that a noisy algorithm's costs are measured against; 0 for a
-            deterministic one, which is its own control.
-        stride: evaluate one loss in so many far from the expected end.
-    """
-
-    figure: str
-    name: str
-    panel: Panel
-    kind: Kind
-    baseline_iters: int
-    at_iter: int
-    probability: float | None = None
-    largest: float = 1.0
-    n_trials: int = 1000
-    reference_iters: int = 0
-    controls: int = 0
-    stride: int = 1
-
-    @property
-    def file_name(self) -> str:
-        """Of its rows."""
-        return f"{self.name}.csv.gz"
-
-    @property
-    def baseline_key(self) -> tuple[Any, ...]:
-        """What settings have in common that are run along one baseline."""
-        return self.panel, self.baseline_iters, self.at_iter, self.reference_iters, self.controls
+__all__ = ["BoundSweep"]
 
 
 def _run(panel: Panel, trial: Perturbed) -> tuple[Crossing, int]:

@@ -25,8 +25,9 @@ from scarml.experiments.marked_page import replace_marked
 from scarml.experiments.problem import Panel
 from scarml.experiments.processes import Processes
 from scarml.experiments.results import TrialRow
+from scarml.experiments.strategy import FLOOR, Strategy, full, partial
 from scarml.experiments.summary import select
-from scarml.experiments.sweep import FLOOR, Cell, Strategy, Sweep, full, partial
+from scarml.experiments.sweep import Cell, Sweep
 from scarml.theory.bootstrap import paired_reduction
 
 __all__ = ["PARTS", "STRATEGIES", "Part", "main", "render", "run"]

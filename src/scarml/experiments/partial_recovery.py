@@ -7,7 +7,8 @@ from fractions import Fraction
 
 from scarml.experiments.panels import PaperPanel
 from scarml.experiments.recovery_figure import Loss, RecoveryFigure
-from scarml.experiments.sweep import Cell, full, partial
+from scarml.experiments.strategy import full, partial
+from scarml.experiments.sweep import Cell
 
 __all__ = ["FIGURE", "LOST_FRACTIONS"]
 

@@ -12,7 +12,8 @@ from fractions import Fraction
 
 from scarml.experiments.panels import PaperPanel
 from scarml.experiments.recovery_figure import Loss, RecoveryFigure
-from scarml.experiments.sweep import FLOOR, Cell, Strategy, full, partial
+from scarml.experiments.strategy import FLOOR, Strategy, full, partial
+from scarml.experiments.sweep import Cell
 
 __all__ = ["FIGURE", "FRACTIONS", "LOST_FRACTION", "POLICIES"]
 

@@ -20,7 +20,8 @@ from scarml.errors import ScarError
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow
-from scarml.experiments.sweep import Cell, Strategy, Sweep, partial, repair
+from scarml.experiments.strategy import Strategy, partial, repair
+from scarml.experiments.sweep import Cell, Sweep
 
 __all__ = ["PANELS", "SAVED", "Comparison", "main", "measure", "render"]
 

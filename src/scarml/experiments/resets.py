@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scarml.experiments.bound_figure import BoundFigure
-from scarml.experiments.bound_sweep import Setting
+from scarml.experiments.bound_setting import Setting
 from scarml.experiments.mlr_perturbations import MLR, MLR_QUICK
 from scarml.experiments.problem import Panel
 

@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from scarml.checkpoint.budget import BudgetUnit
-from scarml.checkpoint.selection import Checkpoint
 from scarml.core.sequential import State, digest
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, draw_failures
@@ -29,10 +27,11 @@ from scarml.experiments.problem import Panel, Trainer, trainer_for
 from scarml.experiments.processes import Processes
 from scarml.experiments.replay import replay
 from scarml.experiments.results import TrialRow
+from scarml.experiments.strategy import Strategy
 from scarml.experiments.trajectory import Crossing, Trajectory, record
 from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
 
-__all__ = ["FLOOR", "Cell", "Strategy", "Sweep", "full", "partial", "repair"]
+__all__ = ["Cell", "Sweep"]
 
 Tell = Callable[[str], None]
 _Key = tuple[int, str, int | None]
@@ -40,37 +39,6 @@ Run = tuple[State, int, float, Looking]
 """Arguments of `train_to_criterion`."""
 CONTROLS = 4
 """Runs without perturbation that a trial of a noisy algorithm is held against."""
-
-
-@dataclass(frozen=True, slots=True)
-class Strategy:
-    """What is saved and how it is recovered, with a name for tables and files."""
-
-    name: str
-    checkpoint: Checkpoint
-
-
-def full(interval_iters: int = 8) -> Strategy:
-    """The traditional checkpoint: everything saved every C iterations, everything taken back."""
-    return Strategy("full-full", Checkpoint("full", Fraction(1), interval_iters, recovery="full"))
-
-
-def partial(policy: str, fraction: Fraction, interval_iters: int = 8, budget_in: BudgetUnit = "blocks") -> Strategy:
-    """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
-    name = policy if policy == "full" else f"{policy}-{fraction.numerator}-{fraction.denominator}"
-    named = name if budget_in == "blocks" else f"{name}-of-bytes"
-    return Strategy(f"{named}-partial", Checkpoint(policy, fraction, interval_iters, budget_in=budget_in))
-
-
-def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
-    """As `partial`, and then the model mends what was restored."""
-    restored = partial(policy, fraction, interval_iters)
-    checkpoint = replace(restored.checkpoint, recovery="repair")
-    return Strategy(restored.name.removesuffix("partial") + "repair", checkpoint)
-
-
-FLOOR = Strategy("floor", Checkpoint("full", Fraction(1), 1))
-"""Everything saved in every iteration, lost blocks restored: no saved value can do better at the same lag."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from scarml.errors import UsageError
 from scarml.experiments import bound_sweep as module
 from scarml.experiments.baseline import record_baseline
 from scarml.experiments.bound_rows import BoundRow, interpolation_error, summarise
-from scarml.experiments.bound_sweep import BoundSweep, Setting
+from scarml.experiments.bound_setting import Setting
+from scarml.experiments.bound_sweep import BoundSweep
 from scarml.experiments.kept_rows import KeptRows
 from scarml.experiments.problem import Panel, Problem, Trainer, trainer_for
 from scarml.experiments.processes import Processes

@@ -13,7 +13,8 @@ from scarml.experiments.failure import FailurePlan
 from scarml.experiments.headline import Measured, costs, headline, main, read, short
 from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow, write_rows
-from scarml.experiments.sweep import Cell, Sweep, full
+from scarml.experiments.strategy import full
+from scarml.experiments.sweep import Cell, Sweep
 
 
 def planted(panel: str, part: float, strategy: str, lost: str = "1/2", lag: int = 0) -> list[TrialRow]:

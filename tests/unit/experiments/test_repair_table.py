@@ -12,7 +12,8 @@ from tests.unit.experiments.samples import trainer_of
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
 from scarml.experiments.repair_table import SAVED, Comparison, main, measure, render
-from scarml.experiments.sweep import Cell, Sweep, partial, repair
+from scarml.experiments.strategy import partial, repair
+from scarml.experiments.sweep import Cell, Sweep
 
 PLAN = FailurePlan(seed=2, n_trials=4)
 

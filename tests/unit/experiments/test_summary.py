@@ -10,8 +10,9 @@ from tests.unit.experiments.samples import trainer_of
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow
+from scarml.experiments.strategy import FLOOR, full
 from scarml.experiments.summary import summarise
-from scarml.experiments.sweep import FLOOR, Cell, Sweep, full
+from scarml.experiments.sweep import Cell, Sweep
 
 
 def rows_of(*cells: Cell, n_trials: int = 4) -> list[TrialRow]:

@@ -18,7 +18,8 @@ from scarml.experiments.failure import FailurePlan
 from scarml.experiments.problem import Panel
 from scarml.experiments.processes import Processes
 from scarml.experiments.results import read_folder, read_rows, write_rows
-from scarml.experiments.sweep import FLOOR, Cell, Sweep, full, partial
+from scarml.experiments.strategy import FLOOR, full, partial
+from scarml.experiments.sweep import Cell, Sweep
 from scarml.theory.iteration_cost import full_recovery_cost
 
 PANEL = Panel("tiny-mlr")

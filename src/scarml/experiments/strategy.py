@@ -1,0 +1,42 @@
+"""Strategies that experiments compare, by name: what is saved, and how lost blocks are recovered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from scarml.checkpoint.budget import BudgetUnit
+from scarml.checkpoint.selection import Checkpoint
+
+__all__ = ["FLOOR", "Strategy", "full", "partial", "repair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """What is saved and how it is recovered, with a name for tables and files."""
+
+    name: str
+    checkpoint: Checkpoint
+
+
+def full(interval_iters: int = 8) -> Strategy:
+    """The traditional checkpoint: everything saved every C iterations, everything taken back."""
+    return Strategy("full-full", Checkpoint("full", Fraction(1), interval_iters, recovery="full"))
+
+
+def partial(policy: str, fraction: Fraction, interval_iters: int = 8, budget_in: BudgetUnit = "blocks") -> Strategy:
+    """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
+    name = policy if policy == "full" else f"{policy}-{fraction.numerator}-{fraction.denominator}"
+    named = name if budget_in == "blocks" else f"{name}-of-bytes"
+    return Strategy(f"{named}-partial", Checkpoint(policy, fraction, interval_iters, budget_in=budget_in))
+
+
+def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
+    """As `partial`, and then the model mends what was restored."""
+    restored = partial(policy, fraction, interval_iters)
+    checkpoint = replace(restored.checkpoint, recovery="repair")
+    return Strategy(restored.name.removesuffix("partial") + "repair", checkpoint)
+
+
+FLOOR = Strategy("floor", Checkpoint("full", Fraction(1), 1))
+"""Everything saved in every iteration, lost blocks restored: no saved value can do better at the same lag."""
