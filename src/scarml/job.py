@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -43,6 +43,7 @@ from scarml.storage.local import LocalStore
 from scarml.storage.memory import MemoryStore
 from scarml.storage.open_store import open_store
 from scarml.storage.run_folder import RunFolder
+from scarml.storage.run_records import RunRecords
 from scarml.storage.run_start import Resume, check_same_settings, claim_start, describe, open_run
 from scarml.storage.store import Store
 from scarml.storage.store_url import parse_url, redact_url
@@ -212,17 +213,12 @@ class Job:
             ClusterError: with the engine ray: there is no Ray, or no room on it.
             ClusterLostError: Ray has died; the run can be resumed.
         """
-        check_n_phases(self._model.n_phases)
-        check_n_repair_phases(self._model.n_repair_phases)
-        tables = self.tables
-        shards = self._model.shards(self._data, self._n_shards)
-        check_shards({t.name: t for t in tables}, shards, self._n_shards)
-        layout = Layout.of(self._model, tables, shards, self._seed)
-        held_out = self._held_out_shards(tables)
+        training = self._cut()
         with ExitStack() as stack:
             ray_cluster = self._open_ray(stack) if self._is_on_ray else None
             if ray_cluster is not None:
                 self._url = self._reachable_url(stack)
+            tables = list(training.layout.tables.values())
             description = describe(self._model, self._data_name, self._seed, self._n_shards, tables, self._checkpoint)
             if self._held_out is not None:
                 description["held_out"] = self._held_out if isinstance(self._held_out, float | str) else "given"
@@ -237,44 +233,36 @@ class Job:
             )
             stack.enter_context(folder.owned(on_lost=self._give_up))
             start = claim_start(folder, is_new, self._checkpoint.recovery, self._where)
-            n_examples = sum(s.n_examples for s in shards)
+            n_examples = training.layout.n_examples
             result = Result(checkpoint=self._checkpoint, n_examples=n_examples)
-            control: LiveControl | None = None
             log = BufferedEventLog(partial(folder.append_events, start.term), self._in_background)
-
-            def on_record(record: Record) -> None:
-                record = result.take_in(record)
-                log.add({"event": record.name, "t_s": round(record.t_s, 6), **record.fields})
-                if record.name == "save_committed":
-                    log.flush_soon()
-                if control is not None:
-                    control.take_in(record)
-                if self._on_event is not None:
-                    self._on_event(record)
-
-            encodings = self._checkpoint.encodings(tables)
-            training = Training(self._model, shards, layout, self._seed, encodings, held_out)
+            records = RunRecords(result.take_in, log, self._on_event)
             stop = self._stop_for(n_examples)
-            engine = self._engine = self._make_engine(training, folder, on_record, stop, ray_cluster)
+            engine = self._engine = self._make_engine(training, folder, records.take_in, stop, ray_cluster)
             if self._handle_signals:
                 stack.enter_context(self._stop_wish.listening())
-            control = self._live_control(folder, start.term, engine)
-
-            def close(how: str) -> None:
-                log.flush()
-                if control is not None:
-                    control.close(how)
-
+            records.control = self._live_control(folder, start.term, engine)
             try:
-                with control.listening() if control is not None else nullcontext():
+                with records.listening():
                     finish = engine.run(start)
             except ClusterLostError as e:
-                close(f"ray-lost: {e}")
+                records.close(f"ray-lost: {e}")
                 raise
-            close(f"{finish.outcome}: {finish.reason}")
+            records.close(f"{finish.outcome}: {finish.reason}")
             state = engine.state() if finish.outcome in m.AT_BOUNDARY else {}
             result.end(finish, digest(state) if state else None)
             return result
+
+    def _cut(self) -> Training:
+        """What is trained, in shards and partitions, and seen to keep to the `Model` protocol."""
+        check_n_phases(self._model.n_phases)
+        check_n_repair_phases(self._model.n_repair_phases)
+        tables = self.tables
+        shards = self._model.shards(self._data, self._n_shards)
+        check_shards({t.name: t for t in tables}, shards, self._n_shards)
+        layout = Layout.of(self._model, tables, shards, self._seed)
+        held_out = self._held_out_shards(tables)
+        return Training(self._model, shards, layout, self._seed, self._checkpoint.encodings(tables), held_out)
 
     def _live_control(self, folder: RunFolder, term: int, engine: Engine) -> LiveControl | None:
         if self._store is None:

@@ -7,8 +7,11 @@ import select
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import scarml as scar
 from scarml.core.block import Blocks
@@ -22,6 +25,13 @@ from scarml.testing import tiny_problem
 
 SEED = 3
 SHARDS = 6
+ON_RAY = [
+    pytest.mark.ci,
+    pytest.mark.xdist_group("ray"),  # one Ray for all of them
+    pytest.mark.usefixtures("single_threaded_blas"),
+    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'scarml[ray]'"),
+]
+"""Marks of tests that need Ray."""
 OFTEN = scar.Checkpoint("priority", "1/4", 4)
 
 

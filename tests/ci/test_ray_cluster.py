@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.ci.ray_runs import LiveRun, ends_within, is_at, nothing_is_damaged, reference
+from tests.ci.ray_runs import ON_RAY, LiveRun, ends_within, is_at, nothing_is_damaged, reference
 
 import scarml as scar
 from scarml.cli.main import main
@@ -23,12 +22,7 @@ from scarml.errors import ClusterError, UsageError
 if TYPE_CHECKING:
     from scarml.engine.ray.connection import RayCluster
 
-pytestmark = [
-    pytest.mark.ci,
-    pytest.mark.xdist_group("ray"),  # one Ray for all of them
-    pytest.mark.usefixtures("single_threaded_blas"),
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'scarml[ray]'"),
-]
+pytestmark = ON_RAY
 
 
 # ------------------------------------------------------------------------------------------------ one that is not there

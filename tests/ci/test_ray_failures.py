@@ -11,14 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.ci.ray_models import Breaks, CannotReadElsewhere, Deadly, Heavy, PeculiarError
-from tests.ci.ray_runs import SEED, CommandedRun, LiveRun, ends_within, is_at, nothing_is_damaged, reference
+from tests.ci.ray_runs import ON_RAY, SEED, CommandedRun, LiveRun, ends_within, is_at, nothing_is_damaged, reference
 
 import scarml as scar
 from scarml.core.block import Blocks
@@ -30,12 +29,7 @@ from scarml.testing import tiny_problem
 if TYPE_CHECKING:
     from scarml.engine.ray.connection import RayCluster
 
-pytestmark = [
-    pytest.mark.ci,
-    pytest.mark.xdist_group("ray"),  # one Ray for all of them
-    pytest.mark.usefixtures("single_threaded_blas"),
-    pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'scarml[ray]'"),
-]
+pytestmark = ON_RAY
 
 
 class Survivors:
