@@ -56,6 +56,9 @@ class BoundFigure:
             processes: that trials are spread over.
             tell: is told of progress.
 
+        Returns:
+            The rows of the settings that were wanted, controls first.
+
         Raises:
             UsageError: if there is no panel of a name.
         """
