@@ -46,14 +46,16 @@ for address in sys.argv[1:]:
 
         threading.Thread(target=serve, daemon=True).start()
         not_ray = f"127.0.0.1:{another.getsockname()[1]}"
-        addresses = ["nonsense", "127.0.0.1:1", not_ray, "ray://localhost:1"]
+        addresses = ["nonsense", "127.0.0.1:1", not_ray, "ray://localhost:1", "http://localhost:8265"]
         command = [sys.executable, "-c", text, *addresses]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    *lines, client = done.stdout.splitlines()
-    for address, line in zip(addresses, lines, strict=False):
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(addresses)
+    for address, line in zip(addresses[:3], lines, strict=False):
         assert re.match(rf"there is no Ray at {address}: .*[^.]\. Start one with: ray start --head; or leave", line)
     assert "not Ray's GCS" in lines[2]
-    assert client.startswith("ray://localhost:1 is for Ray Client, which SCAR does not use: start this command on a")
+    for address, line in zip(addresses[3:], lines[3:], strict=True):
+        assert line.startswith(f"a run cannot join Ray at {address}: start this command on a machine of the cluster")
     assert done.stderr == ""
 
 

@@ -104,10 +104,10 @@ class RayCluster:
     def _connect(self, ray: Any) -> None:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
         if self._address is not None:
-            if self._address.startswith("ray://"):
+            if "://" in self._address:  # of Ray Client, or of Ray's own job server
                 raise ClusterError(
-                    f"{self._address} is for Ray Client, which SCAR does not use: start this command on a machine of "
-                    "the cluster, with the address that ray start --head has printed, HOST:6379"
+                    f"a run cannot join Ray at {self._address}: start this command on a machine of the cluster, with "
+                    "the address that ray start --head has printed there, HOST:PORT"
                 )
             try:
                 _see_that_it_may_be_ray(self._address)

@@ -36,7 +36,7 @@ class RayHealth:
         node = ray._private.worker._global_node
         self._raylet = None if node is None else _process_behind(node.raylet_socket_name)
         self._gcs = ray.get_runtime_context().gcs_address
-        self._patience_s = 0.0 if is_started_here else PATIENCE_S
+        self._is_started_here = is_started_here
         self._on_gcs_lost = on_gcs_lost
         self._closed = threading.Event()
         self._watcher = threading.Thread(target=self._watch_gcs, daemon=True, name="scarml-gcs-watch")
@@ -56,11 +56,15 @@ class RayHealth:
         return self._raylet is not None and bool(select.select([self._raylet], [], [], 0)[0])
 
     def _watch_gcs(self) -> None:
-        answered_s = monotonic()
+        silent_since_s: float | None = None
         while not self._closed.wait(LOOK_S):
-            if _listens(self._gcs):
-                answered_s = monotonic()
-            elif monotonic() - answered_s > max(self._patience_s, LOOK_S):
+            problem = _problem_of(self._gcs)
+            if problem is None:
+                silent_since_s = None
+                continue
+            silent_since_s = monotonic() if silent_since_s is None else silent_since_s
+            is_gone = self._is_started_here and isinstance(problem, ConnectionRefusedError)
+            if is_gone or monotonic() - silent_since_s > PATIENCE_S:
                 self._on_gcs_lost(self._gcs)
                 return
 
@@ -78,10 +82,11 @@ def _process_behind(path: str) -> int | None:
         return None
 
 
-def _listens(address: str) -> bool:
+def _problem_of(address: str) -> OSError | None:
+    """Why nobody can be reached there; None if somebody can."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK_S).close()
-    except (OSError, ValueError):
-        return False
-    return True
+    except OSError as e:
+        return e
+    return None
