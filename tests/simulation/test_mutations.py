@@ -9,7 +9,7 @@ from tests.simulation.mutations import MUTATIONS, Mutation
 
 from scarml.core.model import Model
 from scarml.engine.simulation import live
-from scarml.errors import ProtocolError
+from scarml.errors import ModelError, ProtocolError
 from scarml.testing import tiny_problem
 
 PROBLEMS = ("mlr", "mf", "lda", "adam")
@@ -31,7 +31,7 @@ def first_noticed(mutation: Mutation) -> tuple[int, str]:
     for seed in range(mutation.first_seed, mutation.first_seed + MAX_LIVES):
         try:
             live(seed, problem_of(seed))
-        except ProtocolError as noticed:  # InvariantError is one
+        except (ProtocolError, ModelError) as noticed:  # InvariantError is one; or blocks are not where they should be
             return seed, str(noticed).splitlines()[0]
     pytest.fail(f"{mutation.name!r} went unnoticed through {MAX_LIVES} lives")
 
