@@ -82,7 +82,7 @@ _HOME_OF = {
     "ragged": "running_checkpoint.tables",
     "rows": "running_checkpoint.tables",
 }
-_PACKAGES = ("core", "data", "errors", "testing", "theory")
+_PACKAGES = ("core", "data", "errors", "experiments", "testing", "theory")
 
 __all__ = sorted([*_HOME_OF, *_PACKAGES, "__version__"])
 

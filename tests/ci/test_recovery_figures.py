@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from scarml.experiments.beyond import FIGURE as BEYOND
 from scarml.experiments.failure import FailurePlan
 from scarml.experiments.figures import Wanted
 from scarml.experiments.panels import QUICK
@@ -57,3 +58,13 @@ def test_priority_is_best_and_random_worst_at_equal_bytes(tmp_path: Path) -> Non
     cell = Cell(partial("priority", EIGHTH), 0)
     here = Sweep(QUICK.panel, FailurePlan(n_trials=N_TRIALS), every_loss=True).run_cell(cell)
     assert here == select(rows, strategy=cell.strategy.name, lag_commits=0)  # leaving losses out changes nothing
+
+
+def test_narrow_values_cost_less_at_the_same_bytes(tmp_path: Path) -> None:
+    names = ("full-full", "general", "priority-1-8-partial")
+    figure = replace(BEYOND, cells=lambda p: [c for c in BEYOND.cells(p) if c[1].strategy.name in names])
+    cost = costs(figure.run(tmp_path, Wanted(quick=True, n_trials=4)))
+    for lag in (0, 1):
+        whole, general, eighth = (cost[name, "1/2", lag] for name in names)
+        assert general < 0.75 * eighth
+        assert general < 0.35 * whole

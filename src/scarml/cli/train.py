@@ -101,7 +101,7 @@ def train(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="priority|round|random|full",
+            metavar="priority|round|random|full|module:Class",
             help="Which blocks to save (default: priority)",
             rich_help_panel=_SAVES,
         ),

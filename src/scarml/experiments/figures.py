@@ -13,7 +13,7 @@ from scarml.experiments.processes import Processes
 
 __all__ = ["NAMES", "Figure", "Tell", "Wanted", "figure"]
 
-NAMES = ("qp-bound", "mlr-perturbations", "resets", "partial-recovery", "priority-checkpoints")
+NAMES = ("qp-bound", "mlr-perturbations", "resets", "partial-recovery", "priority-checkpoints", "beyond")
 """Each is the ``FIGURE`` of the module of that name."""
 
 Tell = Callable[[str, int, int], None]

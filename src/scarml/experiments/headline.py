@@ -20,7 +20,18 @@ from scarml.experiments.results import TrialRow, read_folder
 from scarml.experiments.summary import CellSummary, summarise
 from scarml.theory.bootstrap import Interval
 
-__all__ = ["TABLES", "Measured", "costs", "headline", "main", "read", "short"]
+__all__ = [
+    "TABLES",
+    "Measured",
+    "costs",
+    "headline",
+    "main",
+    "read",
+    "reduction_text",
+    "short",
+    "table_row",
+    "trials_text",
+]
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
 _MISSING = "–"
@@ -73,22 +84,22 @@ def headline(measured: Measured) -> str:
         *("", "trials", "partial, 3/4 lost", "partial, 1/2 lost", "partial, 1/4 lost"),
         *("`priority` 1/8", "in whole iterations", "at lag 1", "floor at lag 1"),
     )
-    lines = [_row(head), _row(["---"] + ["---:"] * (len(head) - 1)), _row([*_PAPER, "", "", ""])]
+    lines = [table_row(head), table_row(["---"] + ["---:"] * (len(head) - 1)), table_row([*_PAPER, "", "", ""])]
     for panel in measured.panels():
         for unit in panel.budgets:
             name = "priority-1-8-partial" if unit == "blocks" else "priority-1-8-of-bytes-partial"
             at_0, at_1 = measured.saved(panel, name), measured.saved(panel, name, 1)
             partial = [measured.recovered(panel, p) for p in ("3/4", "1/2", "1/4")]
             lines.append(
-                _row(
+                table_row(
                     [
                         panel.title if unit == "blocks" else f"{panel.title}, budget in bytes",
-                        _trials([*partial, at_0, at_1]),
-                        *map(_reduction, partial if unit == panel.budgets[0] else [None] * len(partial)),
-                        _reduction(at_0),
+                        trials_text([*partial, at_0, at_1]),
+                        *map(reduction_text, partial if unit == panel.budgets[0] else [None] * len(partial)),
+                        reduction_text(at_0),
                         _whole(at_0),
-                        _reduction(at_1),
-                        _reduction(measured.saved(panel, "floor", 1)),
+                        reduction_text(at_1),
+                        reduction_text(measured.saved(panel, "floor", 1)),
                     ]
                 )
             )
@@ -98,13 +109,13 @@ def headline(measured: Measured) -> str:
 def short(measured: Measured) -> str:
     """Losing half of all blocks, in Markdown, without intervals of lag 1."""
     lines = [
-        _row(["", "trials", "partial recovery", "and `priority` 1/8"]),
-        _row(["---", "---:", "---:", "---:"]),
-        _row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5]]),
+        table_row(["", "trials", "partial recovery", "and `priority` 1/8"]),
+        table_row(["---", "---:", "---:", "---:"]),
+        table_row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5]]),
     ]
     for panel in measured.panels():
         cells = [measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")]
-        lines.append(_row([panel.title, _trials(cells), *map(_reduction, cells)]))
+        lines.append(table_row([panel.title, trials_text(cells), *map(reduction_text, cells)]))
     return "\n".join(lines)
 
 
@@ -117,9 +128,9 @@ def costs(measured: Measured) -> str:
         "`round` 1/8": "round-1-8-partial",
         "`random` 1/8": "random-1-8-partial",
     }
-    lines = [_row(["", *strategies]), _row(["---"] + ["---:"] * len(strategies))]
+    lines = [table_row(["", *strategies]), table_row(["---"] + ["---:"] * len(strategies))]
     for panel in measured.panels():
-        lines.append(_row([panel.title, *(_cost(measured.saved(panel, name)) for name in strategies.values())]))
+        lines.append(table_row([panel.title, *(_cost(measured.saved(panel, name)) for name in strategies.values())]))
     return "\n".join(lines)
 
 
@@ -127,16 +138,19 @@ TABLES = {"headline": headline, "headline-short": short, "recovery-costs": costs
 """By the name in ``<!-- NAME: begin -->``."""
 
 
-def _row(cells: Sequence[str]) -> str:
+def table_row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
-def _trials(cells: Sequence[CellSummary | None]) -> str:
+def trials_text(cells: Sequence[CellSummary | None]) -> str:
+    """How many trials the cells have, or the fewest and the most."""
     counts = {c.n_trials for c in cells if c is not None}
     return _MISSING if not counts else "–".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
-def _reduction(cell: CellSummary | None) -> str:
+def reduction_text(cell: CellSummary | None) -> str:
+    """In per cent, with its interval."""
     if cell is None or cell.reduction is None:
         return _MISSING
     return f"{_percent(cell.reduction.value)} % [{_percent(cell.reduction.high)}, {_percent(cell.reduction.low)}]"

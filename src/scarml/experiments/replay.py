@@ -61,9 +61,11 @@ class ReplayedCheckpoint:
         if lag < 0:
             raise UsageError(f"the lag is {lag} commits; expected at least 0")
         distance = trainer.problem.model.distance
-        self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed)
+        encodings = checkpoint.encodings(trainer.tables)
+        self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed, encodings)
         self._caches = {
-            t.name: BlockCache(trainer.initial[t.name], Versions.initial(t.n_blocks), distance) for t in trainer.tables
+            t.name: BlockCache(trainer.initial[t.name], Versions.initial(t.n_blocks), distance, encodings.get(t.name))
+            for t in trainer.tables
         }
         self._store = {name: blocks.copy() for name, blocks in trainer.initial.items()}
         self._n_phases = trainer.n_phases

@@ -28,7 +28,7 @@ class TrialRow:
     criterion: float
     """Summed loss."""
     strategy: str
-    """Short name of the next six."""
+    """Short name of the next six, and of how values are stored."""
     policy: str
     fraction: str
     interval_iters: int

@@ -20,6 +20,7 @@ def test_list_names_figures_and_panels(scarml: Scarml) -> None:
         "resets",
         "partial-recovery",
         "priority-checkpoints",
+        "beyond",
     ]
     assert "figure 5" in scarml("figure", "--list").out
 

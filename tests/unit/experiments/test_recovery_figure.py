@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from scarml.errors import UsageError
-from scarml.experiments import partial_recovery, priority_checkpoints, recovery_figure, sweep
+from scarml.experiments import beyond, partial_recovery, priority_checkpoints, recovery_figure, sweep
 from scarml.experiments.figures import Wanted
 from scarml.experiments.panels import PANELS, PaperPanel, panel_named
 from scarml.experiments.problem import Panel
 from scarml.models import registry
 
 QP = PaperPanel("QP", Panel("qp"), ("blocks", "bytes"))
-FIGURES = [partial_recovery.FIGURE, priority_checkpoints.FIGURE]
+FIGURES = [partial_recovery.FIGURE, priority_checkpoints.FIGURE, beyond.FIGURE]
 
 
 @pytest.fixture(autouse=True)

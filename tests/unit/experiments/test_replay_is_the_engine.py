@@ -28,6 +28,7 @@ CHECKPOINTS = {
     "full, partial": Checkpoint("full", Fraction(1), 4),
     "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
     "priority 1/8, repair": Checkpoint("priority", "1/8", 8, recovery="repair"),
+    "priority 1/3 of bytes, int8": Checkpoint("priority", "1/3", 3, budget_in="bytes", encode="int8"),
 }
 MOMENTS = [(9, 1), (12, 0), (12, 1), (9, 0), (2, 0), (2, 1)]
 N_FAST = 3  # moments of the fast tier, in turn: each way to save is tried with both models, at another moment each

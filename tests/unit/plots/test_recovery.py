@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from scarml.experiments.panels import PANELS
-from scarml.plots import partial_recovery, priority_checkpoints
+from scarml.plots import beyond, partial_recovery, priority_checkpoints
 from scarml.plots.recovery import figure
 from scarml.theory.bootstrap import mean_interval
 
@@ -77,6 +77,16 @@ def test_figure_8_begins_with_the_full_checkpoint() -> None:
     assert "round" not in lines
     assert lines["full checkpoint, full recovery"][1] == [4.0, 4.0]
     assert lines["floor at lag 1"][1] == [0.25, 0.25]
+
+
+def test_beyond_has_a_place_for_each_addition_that_was_run() -> None:
+    table = EIGHT + rows("mf-jester", "general", [0.0, 0.5]) + rows("mf-jester", "general", [1.0, 1.0], lag_commits=1)
+    (axes,) = panels_of(figure(beyond.panel, "", table)).values()
+    lines = drawn(axes)
+    assert lines["lag 0"] == ([0.0, 1.0], [1.0, 0.25])
+    assert lines["lag 1"] == ([1.0], [1.0])
+    assert lines["floor at lag 1"][1] == [0.25, 0.25]
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["priority\n1/8", "general"]
 
 
 def test_panels_come_in_the_order_of_the_paper_and_say_how_many_trials() -> None:

@@ -1,0 +1,115 @@
+"""Beyond the paper: strategies write the same bytes, and the tables say what was planted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.experiments.samples import trainer_of
+
+from scarml.checkpoint.encoding import encodings_for, stored_block_bytes
+from scarml.core.block import Field, Table
+from scarml.errors import UsageError
+from scarml.experiments import beyond, beyond_table
+from scarml.experiments.failure import FailurePlan
+from scarml.experiments.panels import PaperPanel
+from scarml.experiments.problem import Panel, Trainer
+from scarml.experiments.results import TrialRow, write_rows
+from scarml.experiments.strategy import Strategy, full
+from scarml.experiments.sweep import Cell, Sweep
+
+TINY = ("mlr", "mf", "lda", "adam")
+
+
+def compared(name: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Trainer, dict[str, Strategy]]:
+    trainer = trainer_of(name, 3)
+    monkeypatch.setattr(beyond, "trainer_for", lambda _: trainer)
+    return trainer, {s.name: s for s in beyond.strategies(PaperPanel(name, Panel(name)))}
+
+
+def bytes_per_iter(trainer: Trainer, strategy: Strategy) -> float:
+    checkpoint = strategy.checkpoint
+    assert checkpoint.schedule.period_iters == 1
+    encodings = checkpoint.encodings(trainer.tables)
+    whole = sum(int(stored_block_bytes(t, encodings.get(t.name, {})).sum()) for t in trainer.tables)
+    return whole * float(checkpoint.schedule.fraction)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_no_strategy_writes_more_than_an_eighth_of_the_state(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, strategies = compared(name, monkeypatch)
+    eighth = bytes_per_iter(trainer, strategies["priority-1-8-partial"])
+    assert len(strategies) >= 3
+    for strategy in strategies.values():
+        assert 0.5 * eighth < bytes_per_iter(trainer, strategy) <= 1.01 * eighth
+
+
+def test_additions_are_run_where_they_make_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {name: set(compared(name, monkeypatch)[1]) for name in TINY}
+    everywhere = {"general", "priority-1-8-partial"}
+    assert names == {
+        "mlr": everywhere | {"bfloat16"},
+        "mf": everywhere | {"bfloat16", "priority-1-8-repair", "general-repair"},
+        "lda": everywhere | {"narrow", "per-byte", "priority-1-8-repair", "general-repair"},
+        "adam": everywhere | {"bfloat16"},
+    }
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_narrowest_forms_are_those_of_their_fields(name: str) -> None:
+    trainer = trainer_of(name, 3)
+    chosen = beyond.narrow(trainer.problem.model, trainer.tables)
+    for t in trainer.tables:
+        encodings_for(t, chosen[t.name])  # takes them
+        for f in t.fields:
+            if f.name != "value" and f.dtype.startswith("float"):
+                assert chosen[t.name][f.name] == "bfloat16"
+    (value,) = {fields["value"] for fields in chosen.values()}
+    assert value == ("packed-2" if name == "lda" else "int8")
+
+
+def test_a_hundredth_more_is_still_equal() -> None:
+    layer = [Table("w", 1, (Field("value", "float32", (1000,)),))]  # 1,004 bytes as int8, 4,000 plain
+    assert beyond.equal_bytes(layer, {"w": {"value": "int8"}}) == 2
+
+
+def planted(panel: str, **parts: float) -> list[TrialRow]:
+    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=4), trainer=trainer_of("mlr", 20))
+    rows = []
+    for lag in (0, 1):
+        whole = [replace(r, panel=panel, lag_commits=lag) for r in sweep.run_cell(Cell(full(), 0))]
+        rows += whole + [
+            replace(r, strategy=name.replace("_", "-"), cost=(part + 0.1 * lag) * r.cost)
+            for name, part in parts.items()
+            for r in whole
+        ]
+    return rows
+
+
+def test_tables_have_a_line_a_panel_and_a_column_an_addition() -> None:
+    rows = planted("mlr-mnist", general=0.02, bfloat16=0.2) + planted("mine", general=0.05)
+    lag_0, lag_1 = beyond_table.tables(rows).split("\n\n")
+    assert lag_0.splitlines()[2:] == [
+        "| MLR on MNIST | 4 | – | −80 % [−80, −80] | – | – | – | −98 % [−98, −98] | – |",
+        "| mine | 4 | – | – | – | – | – | −95 % [−95, −95] | – |",
+    ]
+    assert "−88 % [−88, −88]" in lag_1
+    assert lag_1.splitlines()[0].endswith("| floor |")
+
+
+def test_a_page_gets_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- beyond: begin -->\n<!-- beyond: end -->\n")
+    command = ["--results", str(tmp_path / "results"), "--page", str(page)]
+    (tmp_path / "results").mkdir()
+    assert beyond_table.main(command) == 2
+    assert "scarml figure beyond" in capsys.readouterr().err
+    write_rows(tmp_path / "results" / "rows.csv.gz", planted("mf-jester", general=0.1))
+    assert beyond_table.main(command) == 0
+    assert "| MF on Jester | 4 |" in page.read_text()
+
+
+def test_no_rows_are_an_error() -> None:
+    with pytest.raises(UsageError, match="no results"):
+        beyond_table.tables([])
