@@ -1,23 +1,22 @@
 """Which blocks to save: the paper's three strategies (section 5.4) and the traditional full checkpoint.
 
 A policy is a value that scores every block; the blocks with the highest scores are saved, as far as the budget goes.
-A class of the user's own that does so is named ``package.module:Class``.
 All blocks of all tables compete with each other. Equal scores are settled by table and id, so that the choice does not
-depend on which node answered first.
+depend on which node answered first. Policies of the user's own are made known by `register`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol, cast
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetUnit
 from scarml.core.block import Ids
-from scarml.core.own_class import own_class
 from scarml.core.rng import stream
 from scarml.errors import UsageError
 
@@ -32,6 +31,7 @@ __all__ = [
     "Round",
     "choose",
     "policy_named",
+    "register",
 ]
 
 RankBy = Literal["distance", "distance-per-byte"]
@@ -121,51 +121,50 @@ class Full:
         return np.ones(len(candidates.size_bytes))
 
 
-POLICIES: dict[str, type[Priority] | type[Round] | type[Random] | type[Full]] = {
-    p.name: p for p in (Priority, Round, Random, Full)
-}
+POLICIES: dict[str, Callable[[], Policy]] = {p.name: p for p in (Priority, Round, Random, Full)}
+"""How each is made, by name."""
+
+
+def register(policy: type[Policy]) -> type[Policy]:
+    """Make a policy of the user's own known by its ``name``. Also a decorator.
+
+    Args:
+        policy: is made without arguments. Registering the same class again changes nothing.
+
+    Raises:
+        UsageError: if something is missing in it, or another policy has the name.
+
+    Example:
+        >>> @register
+        ... class First:
+        ...     name, needs_distances = "first", False
+        ...
+        ...     def scores(self, candidates, n_saves, cursor, seed):
+        ...         return -np.arange(1.0 - len(candidates.size_bytes), 1.0) + 1
+        >>> policy_named("first").name
+        'first'
+        >>> _ = POLICIES.pop("first")
+    """
+    lacking = [what for what in ("name", "needs_distances", "scores") if not hasattr(policy, what)]
+    if lacking:
+        raise UsageError(f"policy {policy.__name__} has no {lacking[0]!r}; expected name, needs_distances and scores")
+    known = POLICIES.get(policy.name, policy)
+    if (getattr(known, "__module__", ""), getattr(known, "__qualname__", "")) != (
+        policy.__module__,
+        policy.__qualname__,
+    ):
+        raise UsageError(
+            f"policy {policy.__name__} calls itself {policy.name!r}, as another does; give it another name"
+        )
+    POLICIES[policy.name] = policy
+    return policy
 
 
 def policy_named(name: str, rank_by: RankBy = "distance") -> Policy:
-    """The policy of that name.
-
-    Args:
-        name: of a built-in policy, or ``package.module:Class`` for one of the user's own, which is made without
-            arguments and is a `Policy`.
-        rank_by: what ``priority`` ranks by.
-
-    Raises:
-        UsageError: with the names there are; or saying what the user's class lacks.
-
-    Example:
-        >>> policy_named("round").needs_distances
-        False
-    """
-    if ":" in name:
-        return _own(name)
+    """The policy of that name. Raises UsageError with the names there are."""
     if name not in POLICIES:
-        raise UsageError(
-            f"--policy {name!r} is unknown; choose one of {', '.join(POLICIES)}, or module:Class for one of your own"
-        )
+        raise UsageError(f"--policy {name!r} is unknown; choose one of {', '.join(POLICIES)}")
     return Priority(rank_by) if name == Priority.name else POLICIES[name]()
-
-
-def _own(name: str) -> Policy:
-    found = own_class("--policy", name)
-    lacking = [what for what in ("name", "needs_distances", "scores") if not hasattr(found, what)]
-    if lacking:
-        raise UsageError(
-            f"--policy {name!r}: {found.__name__} has no {lacking[0]!r}; see scarml.checkpoint.policy.Policy"
-        )
-    try:
-        made = found()
-    except Exception as error:  # whatever a user's class raises
-        raise UsageError(
-            f"--policy {name!r}: {found.__name__}() failed with {type(error).__name__}: {error}"
-        ) from error
-    if made.name in POLICIES:
-        raise UsageError(f"--policy {name!r}: it calls itself {made.name!r}, as a policy of SCAR; give it another name")
-    return cast(Policy, made)
 
 
 def choose(scores: NDArray[np.float64], size_bytes: Ids, unit: BudgetUnit, balance: Fraction) -> Ids:

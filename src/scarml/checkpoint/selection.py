@@ -30,8 +30,8 @@ class Checkpoint:
     """What to save, how often, and how to recover.
 
     Args:
-        policy: ``priority``, ``round``, ``random`` or ``full``; or ``package.module:Class``, a
-            `scarml.checkpoint.policy.Policy` of the user's own.
+        policy: ``priority``, ``round``, ``random`` or ``full``; or the name of one of the user's own
+            (`scarml.checkpoint.policy.register`).
         fraction: r, the part of the state that one save writes; ``"1/8"``, 0.125 or a Fraction. ``full`` means 1.
         interval_iters: C, iterations in which the whole state's worth is written.
         recovery: ``partial`` restores what was lost; ``repair`` does, and then lets the model mend it, if it can;

@@ -101,7 +101,7 @@ def train(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="priority|round|random|full|module:Class",
+            metavar="priority|round|random|full",
             help="Which blocks to save (default: priority)",
             rich_help_panel=_SAVES,
         ),

@@ -11,11 +11,11 @@ It may also declare ``defaults``, a mapping from data set names (None for its ow
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any, cast
 
 from scarml.core.model import Model
-from scarml.core.own_class import own_class
 from scarml.data.registry import load
 from scarml.errors import UsageError
 from scarml.models.defaults import Defaults
@@ -55,8 +55,17 @@ def model_class(name: str) -> type[Model]:
     if not (colon and module_name and class_name):
         known = ", ".join(_BUILT_IN)
         raise UsageError(f"there is no model {name!r}; expected one of {known}, or module:Class for one of your own")
-    found = own_class("model", where)
-    if Model not in found.__mro__:
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
+        raise UsageError(
+            f"model {name!r}: importing {module_name!r} failed with {type(error).__name__}: {error}; "
+            "it must be importable from here (installed, or in the current folder or PYTHONPATH)"
+        ) from error
+    found = getattr(module, class_name, None)
+    if found is None:
+        raise UsageError(f"model {name!r}: module {module_name!r} has no class {class_name!r} at its top level")
+    if not (isinstance(found, type) and Model in found.__mro__):
         raise UsageError(f"model {name!r}: {class_name} is not a subclass of scarml.Model")
     return cast(type[Model], found)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -11,33 +12,23 @@ import pytest
 from tests.unit.experiments.samples import trainer_of
 
 import scarml as scar
+from scarml.checkpoint import policy as module
 from scarml.checkpoint.policy import Candidates, policy_named
 from scarml.errors import UsageError
 from scarml.experiments import Cell, FailurePlan, Panel, Sweep, full, partial, summarise
 from scarml.testing.tiny_problems import tiny_problem
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "write-your-own-policy.md"
-COIN = "my_policies:Coin"
-OTHERS = """
-class NoScores:
-    name, needs_distances = "x", True
-
-class Taken:
-    name, needs_distances, scores = "round", False, None
-
-class Picky(Taken):
-    def __init__(self, what): ...
-
-NOT_A_CLASS = 1
-"""
+COIN = "coin"
 
 
 @pytest.fixture(autouse=True)
 def _module_of_the_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code = HOW_TO.read_text().split("```python\n")[1].split("```")[0]
-    (tmp_path / "my_policies.py").write_text(code + OTHERS)
+    (tmp_path / "my_policies.py").write_text(HOW_TO.read_text().split("```python\n")[1].split("```")[0])
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(module, "POLICIES", dict(module.POLICIES))
     monkeypatch.delitem(sys.modules, "my_policies", raising=False)
+    importlib.import_module("my_policies")
 
 
 def test_it_scores() -> None:
@@ -71,18 +62,25 @@ def test_a_job_trains_with_it() -> None:
     assert recovery["perturbation"] > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("my_policies:", "is no name of a class"),
-        ("my_missing:Coin", "importing 'my_missing' failed"),
-        ("my_policies:Nothing", "has no class 'Nothing'"),
-        ("my_policies:NOT_A_CLASS", "NOT_A_CLASS is not a class"),
-        ("my_policies:NoScores", "NoScores has no 'scores'"),
-        ("my_policies:Taken", "it calls itself 'round'"),
-        ("my_policies:Picky", r"Picky\(\) failed with TypeError"),
-    ],
-)
-def test_what_is_wrong_with_a_class_is_said(name: str, message: str) -> None:
+class NoScores:
+    name, needs_distances = "x", True
+
+
+class Taken:
+    name, needs_distances, scores = "round", False, None
+
+
+@pytest.mark.parametrize(("policy", "message"), [(NoScores, "no 'scores'"), (Taken, "calls itself 'round'")])
+def test_what_is_wrong_with_a_class_is_said(policy: type, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        scar.Checkpoint(policy=name)
+        module.register(policy)
+
+
+def test_names_that_are_known_are_listed() -> None:
+    with pytest.raises(UsageError, match="choose one of priority, round, random, full, coin"):
+        scar.Checkpoint(policy="dice")
+
+
+def test_the_same_class_may_be_registered_again() -> None:
+    module.register(type(policy_named(COIN)))
+    assert policy_named(COIN).name == COIN
