@@ -2,7 +2,7 @@
 
     python -m scarml.experiments.headline --results docs/results --page docs/reproduction.md --page README.md
 
-It is made from the rows of figures 7 and 8 alone. A page has the lines between which a table goes; see `TABLES`.
+It is made from the rows of figures 7 and 8 alone. A page has the lines between which a table goes; see `tables`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scarml.experiments.summary import CellSummary, summarise
 from scarml.theory.bootstrap import Interval
 
 __all__ = [
-    "TABLES",
+    "LATE_FROM_ITER",
     "Measured",
     "costs",
     "headline",
@@ -30,6 +30,7 @@ __all__ = [
     "reduction_text",
     "short",
     "table_row",
+    "tables",
     "trials_text",
 ]
 
@@ -65,8 +66,12 @@ class Measured:
         return self._of["priority"].get((panel.panel.name, "1/2", strategy, lag))
 
 
-def read(results: Path) -> Measured:
+def read(results: Path, from_iter: int = 0) -> Measured:
     """From the folder that has those of the figures.
+
+    Args:
+        results: the folder.
+        from_iter: only failures on x(from_iter) or later.
 
     Raises:
         UsageError: if there are no results of either.
@@ -75,7 +80,7 @@ def read(results: Path) -> Measured:
     partial, priority = (read_folder(folder) if folder.exists() else [] for folder in folders)
     if not partial and not priority:
         raise UsageError(f"there are no results in {folders[0]} or {folders[1]}; run scarml figure first")
-    return Measured(partial, priority)
+    return Measured(*([r for r in rows if r.failed_at_iter >= from_iter] for rows in (partial, priority)))
 
 
 def headline(measured: Measured) -> str:
@@ -134,8 +139,19 @@ def costs(measured: Measured) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"headline": headline, "headline-short": short, "recovery-costs": costs}
-"""By the name in ``<!-- NAME: begin -->``."""
+LATE_FROM_ITER = 16
+"""Two full saves have been made, and the first big steps of training are over."""
+
+
+def tables(results: Path) -> dict[str, str]:
+    """All tables, by the name in ``<!-- NAME: begin -->``."""
+    measured = read(results)
+    return {
+        "headline": headline(measured),
+        "headline-late": headline(read(results, LATE_FROM_ITER)),
+        "headline-short": short(measured),
+        "recovery-costs": costs(measured),
+    }
 
 
 def table_row(cells: Sequence[str]) -> str:
@@ -179,8 +195,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, action="append", default=[], help="page whose marked parts are replaced")
     given = parser.parse_args(argv)
     try:
-        measured = read(given.results)
-        texts = {name: table(measured) for name, table in TABLES.items()}
+        texts = tables(given.results)
         for page in given.page:
             page.write_text(_filled(page.read_text(), texts))
     except ScarError as error:

@@ -10,7 +10,7 @@ from tests.unit.experiments.samples import trainer_of
 
 from scarml.errors import UsageError
 from scarml.experiments.failure import FailurePlan
-from scarml.experiments.headline import Measured, costs, headline, main, read, short
+from scarml.experiments.headline import Measured, costs, headline, main, read, short, tables
 from scarml.experiments.problem import Panel
 from scarml.experiments.results import TrialRow, write_rows
 from scarml.experiments.strategy import full
@@ -77,6 +77,17 @@ def test_pages_get_the_tables_that_they_have_room_for(tmp_path: Path, capsys: py
     assert "−90 % [−90, −90]" in capsys.readouterr().out
     assert "old" not in page.read_text()
     assert short(read(tmp_path / "results")) in page.read_text()
+
+
+def test_late_failures_have_a_table_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / "figure-8-priority-checkpoints" / "mlr-mnist" / "lost-1-2"
+    rows = [replace(r, failed_at_iter=5.0) for r in planted("mlr-mnist", 0.1, "priority-1-8-partial")]
+    late = [replace(r, trial=r.trial + 4, failed_at_iter=20.0, cost=2 * r.cost) for r in rows[:4]]
+    late += [replace(r, trial=r.trial + 4, failed_at_iter=20.0, cost=1.2 * r.cost) for r in rows[4:]]
+    for strategy in ("full-full", "priority-1-8-partial"):
+        write_rows(folder / f"{strategy}.csv", [r for r in rows + late if r.strategy == strategy])
+    assert cells_of(headline(read(tmp_path, from_iter=16)), "MLR on MNIST")[1:6:4] == ["4", "−94 % [−94, −94]"]
+    assert cells_of(tables(tmp_path)["headline"], "MLR on MNIST")[1] == "8"
 
 
 def test_no_results_are_an_error(tmp_path: Path) -> None:
