@@ -25,7 +25,7 @@ class CellSummary:
         cost: mean iteration cost, interpolated.
         cost_whole: the mean in whole iterations.
         reduction: of the cost, against full checkpoint and full recovery after the same failures at the same lag; None
-            if those are not there, or this is them.
+            if those are not there or cost nothing on average, or this is them.
         reduction_whole: the same from whole iterations.
         perturbation: mean ‖δ‖.
     """
@@ -60,8 +60,10 @@ def _summary(rows: Sequence[TrialRow], reference: Sequence[TrialRow]) -> CellSum
     reduction, reduction_whole = None, None
     if first.strategy != REFERENCE and all(r.trial in theirs for r in rows):  # there may be more of them
         paired = [theirs[r.trial] for r in rows]
-        reduction = paired_reduction([r.cost for r in paired], costs)
-        reduction_whole = 1 - float(np.mean(whole)) / float(np.mean([r.cost_whole for r in paired]))
+        their_costs, their_whole = [r.cost for r in paired], float(np.mean([r.cost_whole for r in paired]))
+        if np.mean(their_costs) > 0 and their_whole > 0:
+            reduction = paired_reduction(their_costs, costs)
+            reduction_whole = 1 - float(np.mean(whole)) / their_whole
     return CellSummary(
         panel=first.panel,
         strategy=first.strategy,

@@ -49,3 +49,9 @@ def test_fewer_trials_are_held_against_the_same_ones() -> None:
 
 def test_without_full_recovery_there_is_no_reduction() -> None:
     assert summarise(rows_of(Cell(FLOOR, 1)))[0].reduction is None
+
+
+def test_against_a_recovery_that_costs_nothing_there_is_no_reduction() -> None:
+    rows = [replace(r, cost=-r.cost) for r in rows_of(Cell(full(), 0))]  # as few trials of a noisy algorithm may say
+    other = [replace(r, strategy="other") for r in rows]
+    assert summarise([*rows, *other])[1].reduction is None
