@@ -36,6 +36,8 @@ __all__ = [
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
 _MISSING = "–"
+_LEAST_TRIALS = 10
+"""An interval from fewer says nothing."""
 
 
 class Measured:
@@ -166,14 +168,16 @@ def trials_text(cells: Sequence[CellSummary | None]) -> str:
 
 
 def reduction_text(cell: CellSummary | None) -> str:
-    """In per cent, with its interval."""
-    if cell is None or cell.reduction is None:
+    """In per cent, with its interval; nothing from a few trials."""
+    if cell is None or cell.reduction is None or cell.n_trials < _LEAST_TRIALS:
         return _MISSING
     return f"{_percent(cell.reduction.value)} % [{_percent(cell.reduction.high)}, {_percent(cell.reduction.low)}]"
 
 
 def _whole(cell: CellSummary | None) -> str:
-    return _MISSING if cell is None or cell.reduction_whole is None else f"{_percent(cell.reduction_whole)} %"
+    if cell is None or cell.reduction_whole is None or cell.n_trials < _LEAST_TRIALS:
+        return _MISSING
+    return f"{_percent(cell.reduction_whole)} %"
 
 
 def _cost(cell: CellSummary | None) -> str:

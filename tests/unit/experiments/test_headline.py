@@ -16,10 +16,12 @@ from scarml.experiments.results import TrialRow, write_rows
 from scarml.experiments.strategy import full
 from scarml.experiments.sweep import Cell, Sweep
 
+N = 12
+
 
 def planted(panel: str, part: float, strategy: str, lost: str = "1/2", lag: int = 0) -> list[TrialRow]:
     """Full recovery, and a strategy that costs that part of it."""
-    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=4), trainer=trainer_of("mlr", 20))
+    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=N), trainer=trainer_of("mlr", 20))
     whole = [replace(r, panel=panel, lost_fraction=lost, lag_commits=lag) for r in sweep.run_cell(Cell(full(), 0))]
     return whole + [replace(r, strategy=strategy, cost=part * r.cost, cost_whole=r.cost_whole) for r in whole]
 
@@ -29,7 +31,7 @@ def measured() -> Measured:
     partial = planted("mlr-mnist", 0.5, "full-partial") + planted("mlr-mnist", 0.75, "full-partial", "3/4")
     priority = planted("mlr-mnist", 0.1, "priority-1-8-partial")
     priority += (
-        planted("mlr-mnist", 0.2, "priority-1-8-partial", lag=1) + planted("mlr-mnist", 0.15, "floor", lag=1)[4:]
+        planted("mlr-mnist", 0.2, "priority-1-8-partial", lag=1) + planted("mlr-mnist", 0.15, "floor", lag=1)[N:]
     )
     priority += planted("cnn-by-layer-mnist", 0.3, "priority-1-8-of-bytes-partial")
     return Measured(partial, priority)
@@ -44,7 +46,7 @@ def test_reductions_are_those_that_were_planted(measured: Measured) -> None:
     cells = cells_of(headline(measured), "MLR on MNIST")
     assert cells == [
         "MLR on MNIST",
-        "4",
+        "12",
         "−25 % [−25, −25]",
         "−50 % [−50, −50]",
         "–",
@@ -69,8 +71,9 @@ def test_panels_that_were_not_run_are_left_out(measured: Measured) -> None:
 
 def test_pages_get_the_tables_that_they_have_room_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "results" / "figure-8-priority-checkpoints" / "mlr-mnist" / "lost-1-2"
-    for row in planted("mlr-mnist", 0.1, "priority-1-8-partial")[::4]:
-        write_rows(folder / f"{row.strategy}.lag-0.csv.gz", [row])
+    rows = planted("mlr-mnist", 0.1, "priority-1-8-partial")
+    for some in (rows[:N], rows[N:]):
+        write_rows(folder / f"{some[0].strategy}.lag-0.csv.gz", some)
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- headline-short: begin -->\nold\n<!-- headline-short: end -->\nb\n")
     assert main(["--results", str(tmp_path / "results"), "--page", str(page)]) == 0
@@ -82,12 +85,18 @@ def test_pages_get_the_tables_that_they_have_room_for(tmp_path: Path, capsys: py
 def test_late_failures_have_a_table_of_their_own(tmp_path: Path) -> None:
     folder = tmp_path / "figure-8-priority-checkpoints" / "mlr-mnist" / "lost-1-2"
     rows = [replace(r, failed_at_iter=5.0) for r in planted("mlr-mnist", 0.1, "priority-1-8-partial")]
-    late = [replace(r, trial=r.trial + 4, failed_at_iter=20.0, cost=2 * r.cost) for r in rows[:4]]
-    late += [replace(r, trial=r.trial + 4, failed_at_iter=20.0, cost=1.2 * r.cost) for r in rows[4:]]
+    late = [replace(r, trial=r.trial + N, failed_at_iter=20.0, cost=2 * r.cost) for r in rows[:N]]
+    late += [replace(r, trial=r.trial + N, failed_at_iter=20.0, cost=1.2 * r.cost) for r in rows[N:]]
     for strategy in ("full-full", "priority-1-8-partial"):
         write_rows(folder / f"{strategy}.csv", [r for r in rows + late if r.strategy == strategy])
-    assert cells_of(headline(read(tmp_path, from_iter=16)), "MLR on MNIST")[1:6:4] == ["4", "−94 % [−94, −94]"]
-    assert cells_of(tables(tmp_path)["headline"], "MLR on MNIST")[1] == "8"
+    assert cells_of(headline(read(tmp_path, from_iter=16)), "MLR on MNIST")[1:6:4] == ["12", "−94 % [−94, −94]"]
+    assert cells_of(tables(tmp_path)["headline"], "MLR on MNIST")[1] == "24"
+
+
+def test_a_few_trials_are_no_result() -> None:
+    rows = planted("mlr-mnist", 0.1, "priority-1-8-partial")
+    few = Measured([], [r for r in rows if r.trial < 9])
+    assert cells_of(short(few), "MLR on MNIST")[1:] == ["9", "–", "–"]
 
 
 def test_no_results_are_an_error(tmp_path: Path) -> None:
