@@ -10,6 +10,8 @@ Half of all blocks are lost, as in figure 8, and every strategy saves in every i
 ``per-byte``         a budget in bytes, and distances per stored byte; only where blocks differ in size
 ``repair``           the model mends what was restored; only where it can
 ``general``          ``narrow`` and ``per-byte``: the setting that is meant for every model
+``general-1-2``      ``general`` at a fraction of 1/2, as if a scale took no bytes: with short rows more than the
+                     bytes of an eighth; only for floating-point numbers
 ``general-repair``   and ``repair``; where a model cannot mend it is the same as ``general``
 ===================  ==================================================================================================
 
@@ -88,8 +90,8 @@ def strategies(panel: PaperPanel) -> list[Strategy]:
     narrower, shorter, unit = narrow(model, tables), bfloat16(tables), panel.budgets[-1]
     differ = len(set(np.concatenate([stored_block_bytes(t, {}) for t in tables]).tolist())) > 1
 
-    def general(name: str, encodings: Encodings, recovery: Recovery = "partial") -> Strategy:
-        every = equal_bytes(tables, encodings)
+    def general(name: str, encodings: Encodings, recovery: Recovery = "partial", every: int | None = None) -> Strategy:
+        every = every or equal_bytes(tables, encodings)
         checkpoint = Checkpoint(
             "priority",
             Fraction(1, every),
@@ -111,7 +113,7 @@ def strategies(panel: PaperPanel) -> list[Strategy]:
         found += [general("general-repair", narrower, "repair"), repair("priority", eighth, PAPER_INTERVAL)]
     found.append(partial("priority", eighth, PAPER_INTERVAL))
     if shorter:
-        found.append(encoded("bfloat16", shorter))
+        found += [general("general-1-2", narrower, every=2), encoded("bfloat16", shorter)]
     if differ:
         found += [encoded("narrow", narrower), general("per-byte", {})]
     return found

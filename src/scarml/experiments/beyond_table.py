@@ -29,6 +29,7 @@ _COLUMNS = {
     "`repair`": "priority-1-8-repair",
     "general": "general",
     "general, `repair`": "general-repair",
+    "general at 1/2, more bytes": "general-1-2",
 }
 """By title the strategy."""
 

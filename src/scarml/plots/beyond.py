@@ -22,6 +22,7 @@ _LABELS = {
     "priority-1-8-repair": "repair",
     "general": "general",
     "general-repair": "general,\nrepair",
+    "general-1-2": "general 1/2,\nmore bytes",
 }
 """By strategy."""
 
