@@ -36,7 +36,7 @@ __all__ = [
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
 _MISSING = "–"
-_LEAST_TRIALS = 10
+_LEAST_TRIALS = 20
 """An interval from fewer says nothing."""
 
 
@@ -114,7 +114,7 @@ def headline(measured: Measured) -> str:
 
 
 def short(measured: Measured) -> str:
-    """Losing half of all blocks, in Markdown, without intervals of lag 1."""
+    """Losing half of all blocks, in Markdown, on the panels that have trials enough."""
     lines = [
         table_row(["", "trials", "partial recovery", "and `priority` 1/8"]),
         table_row(["---", "---:", "---:", "---:"]),
@@ -122,7 +122,9 @@ def short(measured: Measured) -> str:
     ]
     for panel in measured.panels():
         cells = [measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")]
-        lines.append(table_row([panel.title, trials_text(cells), *map(reduction_text, cells)]))
+        texts = [reduction_text(cell) for cell in cells]
+        if texts != [_MISSING] * len(cells):
+            lines.append(table_row([panel.title, trials_text(cells), *texts]))
     return "\n".join(lines)
 
 
