@@ -22,6 +22,7 @@ from scarml.theory.bootstrap import Interval
 
 __all__ = [
     "LATE_FROM_ITER",
+    "LEAST_TRIALS",
     "Measured",
     "costs",
     "headline",
@@ -36,7 +37,7 @@ __all__ = [
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
 _MISSING = "–"
-_LEAST_TRIALS = 20
+LEAST_TRIALS = 20
 """An interval from fewer says nothing."""
 
 
@@ -171,13 +172,13 @@ def trials_text(cells: Sequence[CellSummary | None]) -> str:
 
 def reduction_text(cell: CellSummary | None) -> str:
     """In per cent, with its interval; nothing from a few trials."""
-    if cell is None or cell.reduction is None or cell.n_trials < _LEAST_TRIALS:
+    if cell is None or cell.reduction is None or cell.n_trials < LEAST_TRIALS:
         return _MISSING
     return f"{_percent(cell.reduction.value)} % [{_percent(cell.reduction.high)}, {_percent(cell.reduction.low)}]"
 
 
 def _whole(cell: CellSummary | None) -> str:
-    if cell is None or cell.reduction_whole is None or cell.n_trials < _LEAST_TRIALS:
+    if cell is None or cell.reduction_whole is None or cell.n_trials < LEAST_TRIALS:
         return _MISSING
     return f"{_percent(cell.reduction_whole)} %"
 

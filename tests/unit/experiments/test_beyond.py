@@ -13,6 +13,7 @@ from scarml.core.block import Field, Table
 from scarml.errors import UsageError
 from scarml.experiments import beyond, beyond_table
 from scarml.experiments.failure import FailurePlan
+from scarml.experiments.headline import LEAST_TRIALS
 from scarml.experiments.panels import PaperPanel
 from scarml.experiments.problem import Panel, Trainer
 from scarml.experiments.results import TrialRow, write_rows
@@ -77,7 +78,7 @@ def test_a_hundredth_more_is_still_equal() -> None:
 
 
 def planted(panel: str, **parts: float) -> list[TrialRow]:
-    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=12), trainer=trainer_of("mlr", 20))
+    sweep = Sweep(Panel("tiny-mlr"), FailurePlan(n_trials=LEAST_TRIALS), trainer=trainer_of("mlr", 20))
     rows = []
     for lag in (0, 1):
         whole = [replace(r, panel=panel, lag_commits=lag) for r in sweep.run_cell(Cell(full(), 0))]
@@ -93,8 +94,8 @@ def test_tables_have_a_line_a_panel_and_a_column_an_addition() -> None:
     rows = planted("mlr-mnist", general=0.02, bfloat16=0.2) + planted("mine", general=0.05)
     lag_0, lag_1 = beyond_table.tables(rows).split("\n\n")
     assert lag_0.splitlines()[2:] == [
-        "| MLR on MNIST | 12 | – | −80 % [−80, −80] | – | – | – | −98 % [−98, −98] | – | – |",
-        "| mine | 12 | – | – | – | – | – | −95 % [−95, −95] | – | – |",
+        f"| MLR on MNIST | {LEAST_TRIALS} | – | −80 % [−80, −80] | – | – | – | −98 % [−98, −98] | – | – |",
+        f"| mine | {LEAST_TRIALS} | – | – | – | – | – | −95 % [−95, −95] | – | – |",
     ]
     assert "−88 % [−88, −88]" in lag_1
     assert lag_1.splitlines()[0].endswith("| floor |")
@@ -109,7 +110,7 @@ def test_a_page_gets_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "scarml figure beyond" in capsys.readouterr().err
     write_rows(tmp_path / "results" / "rows.csv.gz", planted("mf-jester", general=0.1))
     assert beyond_table.main(command) == 0
-    assert "| MF on Jester | 12 |" in page.read_text()
+    assert f"| MF on Jester | {LEAST_TRIALS} |" in page.read_text()
 
 
 def test_no_rows_are_an_error() -> None:
