@@ -170,7 +170,7 @@ def _hosted(ray_cluster: Any, folder: str, size_bytes: int) -> tuple[Any, Any, i
     run.claim_term("new")
     layout = Layout.of(model, model.tables(None), model.shards(None, 2), 0)
     process = ray_cluster.acquire()
-    setup = ray.put(Setup(model, layout, 0, {}, folder, None, 600.0))
+    setup = ray.put(Setup(model, layout, seed=0, encodings={}, url=folder, data=None, held_out=None, silence_s=600.0))
     pid, _ = ray.get(process.begin.remote(JOB, "server-0", "server", setup))
     view = first_view(layout, ["server-0"], ["worker-0"])
     order = m.InstallView(view, 1, 0, {"x": view.blocks_of("server-0", layout, "x")})

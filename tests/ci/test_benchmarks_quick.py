@@ -23,7 +23,9 @@ def run(*arguments: str) -> str:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.soak) if n == "ray_engine" else n for n in NAMES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.xdist_group("ray")) if n == "ray_engine" else n for n in NAMES]
+)
 def test_benchmark_gives_figures(name: str) -> None:
     if name in NEEDS:
         pytest.importorskip(NEEDS[name], reason="pip install -e '.[bench]'")
