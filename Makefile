@@ -77,7 +77,7 @@ bench: setup ## the benchmarks, each a ratio against a named reference
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-input -e '.[bench]'
 	@$(BIN)/python benchmarks/run_all.py $(ARGS)
 
-figures: setup ## run the experiments behind the figures of docs/ again, where trials are missing, and draw them
+figures: setup ## run the trials that the figures of docs/ lack (days: ARGS="--panel mlr-mnist" runs a part), and draw them
 	$(BIN)/scarml figure all --out docs/results --pictures docs/img $(ARGS)
 
 clean: ## remove what the commands above have made
