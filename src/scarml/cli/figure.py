@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import time
 from collections.abc import Sequence
@@ -65,6 +67,9 @@ def figure(
         raise UsageError("--panel is for one figure; name it instead of all")
     wanted = figures.Wanted(quick, tuple(panel or ()), trials, seed)
     processes = Processes(jobs, backend)  # type: ignore[arg-type]  # checked there
+    _check_folder("--out", out)
+    if pictures is not None:
+        _check_folder("--pictures", pictures)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     done = []
     with TrialProgress(quiet) as progress:
@@ -86,11 +91,20 @@ def figure(
 def _make(
     one: Figure, folder: Path, pictures: Path, wanted: Wanted, processes: Processes, progress: TrialProgress
 ) -> dict[str, Any]:
+    from scarml.errors import StoreError
     from scarml.plots.figures import draw
 
     began_s = time.monotonic()
-    rows = one.run(folder, wanted, processes, progress.tell)
-    drawn = draw(one.name, [asdict(row) for row in rows], pictures, one.file_name)
+    try:
+        rows = one.run(folder, wanted, processes, progress.tell)
+        drawn = draw(one.name, [asdict(row) for row in rows], pictures, one.file_name)
+    except OSError as e:
+        if not _is_of_output(e, folder, pictures):
+            raise
+        raise StoreError(
+            f"{e.filename or folder} cannot be written: {e.strerror}; every trial that was written is kept, and the "
+            "same command goes on"
+        ) from e
     return {
         "figure": one.name,
         "settings": one.summary(rows),
@@ -99,6 +113,28 @@ def _make(
         "pictures": [str(p) for p in drawn],
         "seconds": round(time.monotonic() - began_s, 1),
     }
+
+
+def _check_folder(option: str, folder: Path) -> None:
+    """Before hours of trials: whether a folder of results can be made or written in."""
+    from scarml.errors import UsageError
+
+    try:
+        there = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    except OSError as e:
+        raise UsageError(f"{option} {folder} cannot be used: {e.strerror}") from None
+    if not there.is_dir():
+        raise UsageError(f"{option} {folder}: {there} is a file; expected a folder, or a path where one can be made")
+    if not os.access(there, os.R_OK | os.W_OK | os.X_OK):
+        raise UsageError(f"{option} {folder}: {there} cannot be read and written by this user; check its permissions")
+
+
+def _is_of_output(e: OSError, *folders: Path) -> bool:
+    """Whether a file in one of the folders could not be written; a full disk does not say which."""
+    if e.filename is None:
+        return e.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+    path = Path(os.fsdecode(e.filename)).absolute()
+    return any(path.is_relative_to(f.absolute()) or f.absolute().is_relative_to(path) for f in folders)
 
 
 def _print(made: dict[str, Any]) -> None:

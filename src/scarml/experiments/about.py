@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from scarml.experiments.results import write_whole
+
 __all__ = ["About"]
 
 
@@ -26,9 +28,7 @@ class About:
 
     def __init__(self, path: Path, resumed: bool) -> None:
         self._path = path
-        self._minutes_before = 0.0
-        if resumed and path.exists():
-            self._minutes_before = float(json.loads(path.read_text())["minutes"])
+        self._minutes_before = _minutes_in(path) if resumed and path.exists() else 0.0
 
     @contextmanager
     def timing(self, command: str, n_processes: int, **facts: object) -> Iterator[None]:
@@ -56,8 +56,7 @@ class About:
             "numpy": np.__version__,
             "numba": version("numba"),
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(known, indent=1) + "\n")
+        write_whole(self._path, (json.dumps(known, indent=1) + "\n").encode())
 
     def in_words(self) -> str:
         """One sentence, from the file."""
@@ -67,6 +66,14 @@ class About:
             f"`{facts['command']}`: {facts['minutes']:.0f} minutes with {facts['processes']} process(es); {versions}; "
             f"seed {facts['failure_seed']} for the failures, 0 for the training."
         )
+
+
+def _minutes_in(path: Path) -> float:
+    """None of a file that is damaged or of another form: the results beside it count all the same."""
+    try:
+        return float(json.loads(path.read_text())["minutes"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0
 
 
 def _version_of_scarml() -> str:

@@ -86,6 +86,10 @@ class BoundFigure:
 
 def _words(s: Mapping[str, Any]) -> str:
     low, high = s["c_interval"]
+    if s["median_cost_over_bound"] is None:
+        return (
+            f"{s['setting']}: {s['trials']:,} trials, none of them perturbed; c = {s['c']:.4f} [{low:.4f}, {high:.4f}]"
+        )
     return (
         f"{s['setting']}: {s['trials']:,} trials, mean cost {s['mean_cost']:.2f} iterations, "
         f"{s['exceedances']:,} above the bound, {100 * s['median_cost_over_bound']:.0f} % of it at the median and "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 __all__ = ["ESTIMATES", "SETTINGS", "BoundRow", "interpolation_error", "of_setting", "summarise"]
 
@@ -93,13 +94,14 @@ def summarise(rows: Sequence[BoundRow]) -> dict[str, Any]:
     An exceedance is a cost above the bound by more than interpolation can be off.
 
     Returns:
-        Counts, the estimates, and how near the costs come to the bound.
+        Counts, the estimates, and how near the costs come to the bound; None for what no perturbed trial tells.
     """
     first = rows[0]
     allowed = interpolation_error(first.c, first.measured)
     struck = [r for r in rows if r.n_perturbations]
     costs = np.array([r.cost for r in struck])
     bounds, high = np.array([r.bound for r in struck]), np.array([r.bound_high for r in struck])
+    of_bound = costs[bounds > 0] / bounds[bounds > 0]
     return {
         "setting": first.setting,
         "perturbation": first.perturbation,
@@ -108,16 +110,20 @@ def summarise(rows: Sequence[BoundRow]) -> dict[str, Any]:
         "c": first.c,
         "c_interval": [first.c_low, first.c_high],
         "distance": first.distance,
-        "mean_cost": float(costs.mean()),
-        "largest_cost": float(costs.max()),
+        "mean_cost": _of_any(costs, np.mean),
+        "largest_cost": _of_any(costs, np.max),
         "negative_costs": int((costs < 0).sum()),
         "exceedances": int((costs > bounds + allowed).sum()),
         "exceedances_of_upper_end": int((costs > high + allowed).sum()),
         "whole_exceedances": int((np.array([r.cost_whole for r in struck]) > bounds + allowed).sum()),
-        "largest_excess_iters": float(max((costs - bounds).max(), 0.0)),
-        "median_cost_over_bound": float(np.median(costs / bounds)),
-        "largest_cost_over_bound": float((costs / bounds).max()),
+        "largest_excess_iters": float((costs - bounds).max(initial=0.0)),
+        "median_cost_over_bound": _of_any(of_bound, np.median),
+        "largest_cost_over_bound": _of_any(of_bound, np.max),
     }
+
+
+def _of_any(values: NDArray[np.float64], statistic: Callable[..., Any]) -> float | None:
+    return float(statistic(values)) if len(values) else None
 
 
 def of_setting(rows: Sequence[BoundRow]) -> Mapping[str, list[BoundRow]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -10,6 +11,8 @@ from scarml.errors import DataError
 from scarml.experiments.results import append_row, read_rows, write_rows
 
 __all__ = ["KeptRows"]
+
+_log = logging.getLogger(__name__)
 
 
 class _Trial(Protocol):
@@ -69,5 +72,6 @@ def _rows_of(path: Path, kind: type[Row]) -> list[Row]:
     """What can be read; nothing of a file that is missing or of another form."""
     try:
         return read_rows(path, kind, torn=True) if path.exists() else []
-    except DataError:
+    except DataError as error:
+        _log.warning("%s; its trials are run again", error)
         return []

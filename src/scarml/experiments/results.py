@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from scarml.errors import DataError
 
-__all__ = ["TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows"]
+__all__ = ["TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows", "write_whole"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +79,24 @@ def write_rows(path: Path, rows: Iterable[Any], kind: type[Any] = TrialRow) -> N
 
     The same rows make the same bytes.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     text = io.StringIO()
     writer = csv.DictWriter(text, column_names(kind), lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     data = text.getvalue().encode()
-    part.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
-    part.replace(path)
+    write_whole(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all: what is there stays if there is no room, or the process is killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(data)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def append_row(path: Path, row: Any) -> None:

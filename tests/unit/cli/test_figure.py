@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
@@ -65,6 +66,31 @@ def test_what_is_wrong_is_said(args: tuple[str, ...], words: str, tmp_path: Path
     assert ran.code == 2
     assert words in ran.err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_run(tmp_path: Path, scarml: Scarml) -> None:
+    (tmp_path / "file").touch()
+    for option in ("--out", "--pictures"):
+        ran = scarml("figure", "qp-bound", "--quick", option, "file/results")
+        assert (ran.code, ran.out) == (2, "")
+        assert f"{option} file/results: " in ran.err
+        assert "is a file; expected a folder" in ran.err
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_full_disk_is_said_without_a_traceback(
+    named: bool, tmp_path: Path, scarml: Scarml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: object, folder: Path, *__: object) -> None:
+        name = [str(folder / "single.csv.gz")] if named else []
+        raise OSError(errno.ENOSPC, "No space left on device", *name)
+
+    monkeypatch.setattr(bound_sweep.BoundSweep, "run", full)
+    ran = scarml("figure", "qp-bound", "--quick")
+    assert ran.code == 4
+    assert "cannot be written: No space left on device" in ran.err
+    assert "Traceback" not in ran.err
 
 
 def test_an_interrupt_says_how_to_go_on(scarml: Scarml, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from tests.unit.experiments.samples import SEED, SHARDS, trainer_of
 from scarml.errors import UsageError
 from scarml.experiments import bound_sweep as module
 from scarml.experiments.baseline import record_baseline
+from scarml.experiments.bound_figure import BoundFigure
 from scarml.experiments.bound_rows import BoundRow, interpolation_error, summarise
 from scarml.experiments.bound_setting import Setting
 from scarml.experiments.bound_sweep import BoundSweep
@@ -69,6 +70,15 @@ def test_a_bound_that_is_too_low_is_exceeded(tmp_path: Path) -> None:
     worst = rows_of(WORST, folder=tmp_path)
     halved = [replace(r, bound=r.bound / 2) for r in worst]
     assert summarise(halved)["exceedances"] == len(worst)
+
+
+def test_trials_that_nothing_struck_tell_no_cost(tmp_path: Path) -> None:
+    never = replace(REPEATED, probability=1e-9)
+    rows = rows_of(never, folder=tmp_path, n_trials=2)
+    summary = summarise(rows)
+    assert (summary["trials"], summary["without_perturbation"], summary["exceedances"]) == (2, 2, 0)
+    assert (summary["mean_cost"], summary["median_cost_over_bound"]) == (None, None)
+    assert "2 trials, none of them perturbed" in BoundFigure("f", "f", "", (never,), (never,)).words(rows)[0]
 
 
 def test_perturbations_of_every_iteration_come_at_their_rate(tmp_path: Path) -> None:
