@@ -36,6 +36,9 @@ __all__ = ["app", "main"]
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__base__  # type: ignore[assignment]  # typer exports only this leaf
 
+_REFUSED_NAMES = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS)
+"""What a file system says of a path that it does not let us use: no bug, but for the user to change."""
+
 app = typer.Typer(
     name="scarml",
     no_args_is_help=True,
@@ -106,6 +109,9 @@ def _run(args: list[str]) -> int:
     except BrokenPipeError:
         return FAILED
     except OSError as e:
+        if e.filename is not None and e.errno in _REFUSED_NAMES:
+            _complain(f"{e.filename} cannot be used: {e.strerror}")
+            return USAGE
         if e.filename is not None or e.errno not in (errno.ENOSPC, errno.EIO, errno.EBADF, errno.EDQUOT):
             return _explain(e, full="-vv" in args)
         _complain(f"the output cannot be written: {e.strerror}")

@@ -51,10 +51,11 @@ def _rows(r: Result, run: str) -> Iterator[tuple[str, str]]:
 
 
 def _best(r: Result, name: str) -> str:
+    """What early stopping knows. What is better by less than min_delta, or at the end, out of turn, does not count."""
     known = r.early_stopping
     if known.get("stops_by") != name or known["best"] is None:
         return ""
-    return f"; the best was {known['best']:,.6g}, on x({known['best_iteration']})"
+    return f"; the best that counted was {known['best']:,.6g}, on x({known['best_iteration']})"
 
 
 def _failures(r: Result) -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ import numpy as np
 from scarml.core.block import Array
 from scarml.data.corpus import Corpus
 from scarml.data.counts import MAX_COUNT, MAX_DOCUMENTS, MAX_WORDS, corpus_from_counts, read_vocabulary
+from scarml.data.location import is_file
 from scarml.data.text_file import read_blocks
 from scarml.errors import DataError
 
@@ -54,7 +55,7 @@ def read_bag_of_words(path: Path) -> Corpus:
         table[order, 1] - 1,
         table[order, 2],
         n_words,
-        read_vocabulary(vocabulary, n_words) if vocabulary.is_file() else None,
+        read_vocabulary(vocabulary, n_words) if is_file(vocabulary) else None,
     )
 
 

@@ -123,7 +123,7 @@ def ratings_from(
         at = int(again.min())
         raise DataError(
             f"{path}, {where(at)} rates {item_ids[item[at]]!s:.40} by {user_ids[user[at]]!s:.40} again, after "
-            f"{where(int(np.flatnonzero(pair == pair[at])[0]))}; expected one rating for each pair"
+            f"{where(int(np.flatnonzero(pair == pair[at])[0])).rstrip(',')}; expected one rating for each pair"
         )
     return Ratings(user, item, rating, len(user_ids), len(item_ids), user_ids, item_ids)
 

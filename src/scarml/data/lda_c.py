@@ -15,6 +15,7 @@ import numpy as np
 
 from scarml.data.corpus import Corpus
 from scarml.data.counts import MAX_COUNT, MAX_WORDS, corpus_from_counts, read_vocabulary
+from scarml.data.location import is_file
 from scarml.data.text_file import read_lines
 from scarml.errors import DataError
 
@@ -56,7 +57,7 @@ def read_lda_c(path: Path) -> Corpus:
     n_words, vocabulary = max(words, default=0) + 1, None
     base = path.with_name(path.name.removesuffix(".gz"))
     for beside in (base.with_suffix(suffix) for suffix in VOCABULARY_SUFFIXES):
-        if vocabulary is None and beside.is_file():
+        if vocabulary is None and is_file(beside):
             vocabulary = read_vocabulary(beside)
             if len(vocabulary) < n_words:
                 raise DataError(f"{beside} has {len(vocabulary):,} words; {path} uses word {n_words - 1}, from 0")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scarml.errors import DataError
 
-__all__ = ["DATA_DIR_VARIABLE", "find", "find_one", "is_present"]
+__all__ = ["DATA_DIR_VARIABLE", "find", "find_one", "is_file", "is_present"]
 
 DATA_DIR_VARIABLE = "SCAR_DATA_DIR"
 
@@ -32,7 +32,7 @@ def find(name: str, folder: str, files: tuple[str, ...], source: str) -> list[Pa
             "with SCAR_DATA_DIR set to a folder of your choice"
         )
     paths = [Path(root, folder, file) for file in files]
-    missing = [str(path) for path in paths if not path.is_file()]
+    missing = [str(path) for path in paths if not is_file(path)]
     if missing:
         raise DataError(
             f"data set {name!r} is not complete, missing {', '.join(missing)}: {wanted} {Path(root, folder)}/"
@@ -51,5 +51,17 @@ def find_one(name: str, folder: str, files: tuple[str, ...], source: str) -> Pat
 def is_present(folder: str, files: tuple[str, ...], any_of: bool = False) -> bool:
     """Whether all the files, or any of them, are where `find` looks for them."""
     root = os.environ.get(DATA_DIR_VARIABLE, "")
-    there = (Path(root, folder, file).is_file() for file in files)
+    there = (is_file(Path(root, folder, file)) for file in files)
     return bool(root) and (any(there) if any_of else all(there))
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is such a file.
+
+    Raises:
+        DataError: if that cannot be said: a folder on the way must not be entered, or the name is too long.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise DataError(f"the data file {path} cannot be reached: {error.strerror}") from error

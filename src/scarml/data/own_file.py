@@ -21,6 +21,7 @@ from scarml.data.corpus import Corpus
 from scarml.data.csv_ratings import ratings_from, read_csv_ratings
 from scarml.data.labelled_rows import classification_from
 from scarml.data.lda_c import read_lda_c
+from scarml.data.location import is_file
 from scarml.data.npz_file import array_names, check_form, read_arrays
 from scarml.data.packed_counts import read_packed_counts
 from scarml.data.parquet import read_parquet
@@ -56,7 +57,7 @@ def read_own_file(name: str) -> Classification | Ratings | Corpus:
     before, colon, after = name.partition(":")
     kind, path = (before, Path(after)) if colon and before in KINDS else ("", Path(name))
     path = _expanded(path)
-    if not path.is_file():
+    if not is_file(path):
         what = "is a folder; expected a file" if path.is_dir() else "is not there"
         raise DataError(f"the data file {path} {what}; scarml data list shows the data sets that have names")
     suffix = Path(path.name.lower().removesuffix(".gz")).suffix
@@ -98,7 +99,7 @@ def _read_npz(path: Path, kind: str = "") -> Classification | Ratings | Corpus:
 
 
 def _read_sparse(path: Path, kind: str) -> Classification | Ratings | Corpus:
-    if not kind and not labels_path(path).is_file():
+    if not kind and not is_file(labels_path(path)):
         raise DataError(
             f"{path} is a sparse matrix, which may be many things; say which: ratings:{path}, corpus:{path}, or put "
             f"labels into {labels_path(path).name} beside it"

@@ -103,7 +103,7 @@ class LDA(Model):
             raise UsageError(f"n_components is {self.n_components}; expected 1 to {_MOST_TOPICS:,}")
         for name, prior in (("doc_topic_prior", self.doc_topic_prior), ("topic_word_prior", self.topic_word_prior)):
             if not 0 < prior < math.inf:
-                raise UsageError(f"{name} is {prior}; expected a number above 0")
+                raise UsageError(f"{name} is {prior}; expected a finite number above 0")
         if self.norm not in ("total-variation", "tokens-changed"):
             raise UsageError(f"norm is {self.norm!r}; expected 'total-variation' or 'tokens-changed'")
 

@@ -8,7 +8,7 @@ inference for topic models, UAI 2009 (the fixed point of `Topics.transform`, see
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,13 @@ class Topics:
         return components
 
     def top_words(self, n: int = 10) -> list[list[str]]:
-        """The most frequent words of every topic; their numbers where the vocabulary is not known."""
+        """The most frequent words of every topic; their numbers where the vocabulary is not known.
+
+        Raises:
+            UsageError: if n is below 1.
+        """
+        if n < 1:
+            raise UsageError(f"n is {n}; expected at least 1")
         names = self.vocabulary or tuple(map(str, range(len(self.word_topics))))
         return [[names[w] for w in row] for row in self._top(n)]
 
@@ -105,9 +111,14 @@ class Topics:
 
         Returns:
             One number for each topic. Pairs with a word that is in no document are left out; NaN if none is left.
+
+        Raises:
+            UsageError: if n is below 2, there is no such measure, or the corpus has other words.
         """
         if n < 2:
             raise UsageError(f"n is {n}; coherence is a mean over pairs of words, so expected at least 2")
+        if measure not in get_args(Coherence):
+            raise UsageError(f"measure is {measure!r}; expected {' or '.join(map(repr, get_args(Coherence)))}")
         self._check(corpus)
         top = self._top(n)
         together = _documents_together(corpus, top)

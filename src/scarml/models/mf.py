@@ -95,7 +95,7 @@ class MF(Model):
         if self.factors < 1:
             raise UsageError(f"factors is {self.factors}; expected at least 1")
         if not 0 < self.regularization < math.inf:
-            raise UsageError(f"regularization is {self.regularization}; expected a number above 0")
+            raise UsageError(f"regularization is {self.regularization}; expected a finite number above 0")
 
     def tables(self, data: Ratings) -> Sequence[Table]:
         """The tables ``L`` and ``R``."""

@@ -79,7 +79,7 @@ class MLR(Model):
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
-            raise UsageError(f"learning_rate is {self.learning_rate}; expected a number above 0")
+            raise UsageError(f"learning_rate is {self.learning_rate}; expected a finite number above 0")
         if self.batch_size < 1:
             raise UsageError(f"batch_size is {self.batch_size}; expected at least 1")
 

@@ -60,7 +60,7 @@ class QP(Model):
         if not 1 <= self.condition < np.inf:
             raise UsageError(f"condition is {self.condition}; expected a number of at least 1")
         if not 0 < self.start_distance < np.inf:
-            raise UsageError(f"start_distance is {self.start_distance}; expected a number above 0")
+            raise UsageError(f"start_distance is {self.start_distance}; expected a finite number above 0")
 
     @property
     def rate(self) -> float:

@@ -268,7 +268,7 @@ def test_metrics_are_shown_and_early_stopping_ends_the_run_well(scarml: Scarml) 
     assert "outcome     stopped early: accuracy was no better by more than 0.5 in 2 evaluations" in ran.out
     assert "held out    cross_entropy 2.30259 to " in ran.out
     assert "held out    accuracy 0." in ran.out
-    assert "; the best was 0." in ran.out
+    assert "; the best that counted was 0." in ran.out
     shown = scarml("inspect", "r").out
     assert "held out    0.1" in shown
     assert "last held-out cross_entropy " in shown

@@ -87,7 +87,7 @@ def test_ratings_in_arrays(tmp_path: Path) -> None:
     assert isinstance(data, Ratings)
     assert (data.user.tolist(), data.rating.tolist()) == ([1, 0], [1.5, 2.0])
     save(path, user=np.array([7, 7]), item=np.array([3, 3]), rating=np.array([1.5, 2]))
-    with pytest.raises(DataError, match="rating 1, counted from 0, rates 3 by 7 again"):
+    with pytest.raises(DataError, match=r"rating 1, counted from 0, rates 3 by 7 again, after rating 0, .*0;"):
         read_own_file(str(path))
 
 
@@ -270,6 +270,24 @@ GOOD = {
     ".ldac": b"2 0:1 3:2\n1 1:1\n",
     ".txt": b"2\n3\n2\n1 1 2\n2 3 1\n",
 }
+
+
+@pytest.mark.parametrize("name", [f"{'x' * 300}.csv", f"{'x' * 300}/a.npz"])
+def test_a_name_that_is_too_long_is_refused(name: str) -> None:
+    with pytest.raises(DataError, match=r"cannot be reached: File name too long"):
+        load(f"./{name}")
+
+
+def test_a_folder_that_must_not_be_entered_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", refuse)  # root may enter every folder
+    with pytest.raises(DataError, match=r"a\.csv cannot be reached: Permission denied"):
+        load(str(tmp_path / "a.csv"))
+    monkeypatch.setenv("SCAR_DATA_DIR", str(tmp_path))
+    with pytest.raises(DataError, match=r"ratings\.csv cannot be reached: Permission denied"):
+        load("movielens")
 
 
 @pytest.mark.usefixtures("_small_limits")

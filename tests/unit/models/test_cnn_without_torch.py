@@ -60,7 +60,7 @@ def test_cuts_follow_the_first_axis_and_cover_everything() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"learning_rate": 0.0}, "learning_rate is 0.0; expected a number above 0"),
+        ({"learning_rate": 0.0}, "learning_rate is 0.0; expected a finite number above 0"),
         ({"beta_2": 1.0}, "beta_2 is 1.0; expected at least 0 and below 1"),
         ({"epsilon": float("nan")}, "epsilon is nan"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),

@@ -47,6 +47,15 @@ def test_top_words_are_those_of_a_subject(trained: tuple[Corpus, Topics]) -> Non
     assert all(w.isdigit() for words in unnamed.top_words(3) for w in words)
 
 
+def test_wrong_arguments_are_refused(trained: tuple[Corpus, Topics]) -> None:
+    data, topics = trained
+    for n in (0, -1):
+        with pytest.raises(UsageError, match=f"n is {n}; expected at least 1"):
+            topics.top_words(n)
+    with pytest.raises(UsageError, match="measure is 'c_v'; expected 'umass' or 'npmi'"):
+        topics.coherence(data, measure="c_v")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("measure", ["umass", "npmi"])
 def test_trained_topics_are_more_coherent_than_random_ones(trained: tuple[Corpus, Topics], measure: str) -> None:
     data, topics = trained

@@ -47,7 +47,7 @@ class Adam:
     def __post_init__(self) -> None:
         for name, value in (("learning_rate", self.learning_rate), ("epsilon", self.epsilon)):
             if not 0 < value < math.inf:
-                raise UsageError(f"{name} is {value}; expected a number above 0")
+                raise UsageError(f"{name} is {value}; expected a finite number above 0")
         for name, value in (("beta_1", self.beta_1), ("beta_2", self.beta_2)):
             if not 0 <= value < 1:
                 raise UsageError(f"{name} is {value}; expected at least 0 and below 1")
