@@ -14,7 +14,7 @@
     │   └── DamagedError        bytes on the store are not what was written
     ├── RunInUseError           another process owns the run                         exit 5
     ├── SupersededError         a newer term has been claimed; this process must stop exit 5
-    ├── ClusterLostError        the Ray under a run has died; the run can be resumed exit 1
+    ├── ClusterLostError        the Ray under a run, or a process of a sweep, has died exit 1
     ├── StoppedError            a signal asked to stop, and everything has been saved exit 75
     ├── RecoveryError           lost blocks could not be brought back                exit 4
     └── ProtocolError           a node or an engine broke the protocol: a bug in SCAR
@@ -68,7 +68,7 @@ class ClusterError(UsageError):
 
 
 class ClusterLostError(ScarError):
-    """The Ray under a run has died. What was committed is safe, and the run can be resumed."""
+    """The Ray under a run, or a process of a sweep, has died. What was committed is safe; the same can be resumed."""
 
 
 class RunExistsError(UsageError):

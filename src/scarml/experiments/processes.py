@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal, TypeVar
 
-from scarml.errors import UsageError
+from scarml.errors import ClusterLostError, UsageError
 
 __all__ = ["Backend", "Processes"]
 
@@ -55,6 +56,9 @@ class Processes:
 
         Yields:
             Number and result of each, as they are done.
+
+        Raises:
+            ClusterLostError: a process on this machine was killed.
         """
         if not self.are_elsewhere:
             yield from ((i, call(*given)) for i, given in enumerate(arguments))
@@ -62,7 +66,14 @@ class Processes:
         joblib = importlib.import_module("joblib")  # on demand: only sweeps need it
         tasks = (joblib.delayed(_numbered)(i, call, given) for i, given in enumerate(arguments))
         if self.backend == "local":
-            yield from joblib.Parallel(n_jobs=self.n, return_as="generator_unordered", pre_dispatch=self.n + 1)(tasks)
+            try:
+                parallel = joblib.Parallel(n_jobs=self.n, return_as="generator_unordered", pre_dispatch=self.n + 1)
+                yield from parallel(tasks)
+            except BrokenProcessPool as error:
+                raise ClusterLostError(
+                    f"one of the {self.n} processes was killed, perhaps because memory ran out; what was done before "
+                    "is kept, the same command goes on, and fewer processes need less memory"
+                ) from error
             return
         with importlib.import_module("scarml.engine.ray.joblib_backend").joblib_on_ray(self.n):
             while batch := list(islice(tasks, self.n * _PER_PROCESS)):

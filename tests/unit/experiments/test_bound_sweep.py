@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from tests.unit.experiments.samples import SEED, SHARDS, trainer_of
 
-from scarml.errors import UsageError
+from scarml.errors import ClusterLostError, UsageError
 from scarml.experiments import bound_sweep as module
 from scarml.experiments.baseline import record_baseline
 from scarml.experiments.bound_figure import BoundFigure
@@ -199,6 +200,12 @@ def test_rows_of_other_settings_or_forms_are_not_taken_over(tmp_path: Path) -> N
     assert KeptRows(path, BoundRow, {"seed": 2}).missing(3) == [0, 1, 2]
     path.write_bytes(b"no gzip")
     assert KeptRows(path, BoundRow, {"seed": rows[0].seed}).missing(1) == [0]
+
+
+@pytest.mark.ci
+def test_a_process_that_dies_is_said() -> None:
+    with pytest.raises(ClusterLostError, match="one of the 2 processes was killed"):
+        list(Processes(2).map(os._exit, [(9,), (9,)]))
 
 
 def test_processes_give_every_result_its_number() -> None:
