@@ -25,7 +25,7 @@ __all__ = [
 
 DONE = 0
 FAILED = 1
-"""A model of the user's own raised an exception, the Ray under a run or a process of a sweep has died, or SCAR has a bug."""
+"""A model of the user raised an exception, the Ray under a run or a process of a sweep has died, or SCAR has a bug."""
 USAGE = 2
 NOT_CONVERGED = 3
 STORE = 4
