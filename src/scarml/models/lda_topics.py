@@ -64,6 +64,7 @@ class Topics:
         Raises:
             UsageError: if the assignments are not of this model and corpus.
         """
+        assignments = np.asarray(assignments)
         if assignments.shape != corpus.words.shape:
             raise UsageError(f"there are {assignments.shape} assignments; the corpus has {corpus.n_tokens} tokens")
         if assignments.max(initial=0) >= model.n_components:

@@ -178,8 +178,8 @@ class MF(Model):
         left, right = (tables.get(name, {}).get("value") for name in "LR")
         if left is None or right is None or left.ndim != 2 or left.shape[1:] != right.shape[1:]:
             raise UsageError("the tables are not those of a run of MF; expected L and R with as many factors each")
-        if not 0 <= user < len(left):
-            raise UsageError(f"user is {user}; expected 0 to {len(left) - 1}")
+        if np.asarray(user).dtype.kind not in "iu" or not 0 <= user < len(left):
+            raise UsageError(f"user is {user!r}; expected a whole number from 0 to {len(left) - 1}")
         if n < 1:
             raise UsageError(f"n is {n}; expected at least 1")
         unwanted = np.zeros(0, np.int64) if seen is None else np.asarray(seen)

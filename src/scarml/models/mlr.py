@@ -172,6 +172,9 @@ class MLR(Model):
         weights = tables.get("W", {}).get("value")
         if weights is None or weights.ndim != 2:
             raise UsageError("the tables are not those of a run of MLR; expected W with a matrix as its value")
+        features = np.asarray(features)
+        if features.dtype.kind not in "fiub":
+            raise UsageError(f"features are of {features.dtype}; expected numbers")
         if features.ndim != 2 or features.shape[1] != len(weights):
             raise UsageError(f"features have shape {features.shape}; expected (n, {len(weights)}), as in training")
         return _predicted(weights, features)

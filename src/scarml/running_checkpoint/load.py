@@ -46,7 +46,7 @@ def load(
         elements of each block, beside them.
 
     Raises:
-        UsageError: there is no run, or it has not saved all of its blocks.
+        UsageError: there is no run, it has not saved all of its blocks, or another built-in model was trained.
         StoreError: the store cannot be read.
 
     Example:
@@ -56,6 +56,8 @@ def load(
     """
     store = store_at(url, storage_options)
     folder = RunFolder.open(store)
+    if model is not None:
+        _check_is_of_run(model, folder)
     term = folder.last_term()
     tables = _stored_tables(store, term) if term is not None else []
     if term is None or not tables:
@@ -78,6 +80,14 @@ def load(
         lengths = {} if table.lengths is None else {"lengths": table.lengths}
         loaded[table.name] = {**read.blocks.fields, **lengths}
     return loaded
+
+
+def _check_is_of_run(model: Model, folder: RunFolder) -> None:
+    """A built-in model that was trained is this one, or what this one is derived from; others may have been renamed."""
+    made_by = folder.description.get("model")
+    path = str(made_by.get("class")) if isinstance(made_by, Mapping) else ""
+    if path.startswith("scarml.") and path not in {f"{c.__module__}:{c.__qualname__}" for c in type(model).__mro__}:
+        raise UsageError(f"the run was made by {path}; the model is a {type(model).__qualname__}")
 
 
 def _seed_of(folder: RunFolder) -> int:

@@ -153,8 +153,9 @@ def test_the_items_with_the_highest_predictions_are_recommended() -> None:
     [
         ({"L": {}}, {}, "expected L and R with as many factors each"),
         ({"R": {"value": np.zeros((4, 2))}}, {}, "expected L and R with as many factors each"),
-        ({}, {"user": 2}, "user is 2; expected 0 to 1"),
-        ({}, {"user": -1}, "user is -1; expected 0 to 1"),
+        ({}, {"user": 2}, "user is 2; expected a whole number from 0 to 1"),
+        ({}, {"user": -1}, "user is -1; expected a whole number from 0 to 1"),
+        ({}, {"user": 0.5}, "user is 0.5; expected a whole number from 0 to 1"),
         ({}, {"n": 0}, "n is 0; expected at least 1"),
         ({}, {"seen": np.array([4])}, "seen has items other than whole numbers from 0 to 3"),
         ({}, {"seen": np.array([0.5])}, "seen has items other than"),

@@ -166,6 +166,7 @@ def test_predictions_from_a_run_are_those_of_its_last_state() -> None:
         ({"W": {"value": np.zeros(3)}}, np.zeros((2, 3)), "expected W with a matrix"),
         ({"W": {"value": np.zeros((3, 2))}}, np.zeros((2, 4)), r"features have shape \(2, 4\); expected \(n, 3\)"),
         ({"W": {"value": np.zeros((3, 2))}}, np.zeros(3), r"features have shape \(3,\)"),
+        ({"W": {"value": np.zeros((3, 2))}}, [["a", "b", "c"]], "features are of <U1; expected numbers"),
     ],
 )
 def test_prediction_from_wrong_arrays_is_refused(

@@ -54,6 +54,18 @@ def test_blocks_that_never_moved_come_from_the_model() -> None:
     assert np.flatnonzero(weights.any(axis=1)).tolist() == [0, 2, 5]
 
 
+def test_another_model_than_the_runs_is_refused() -> None:
+    class Mine(scar.MLR):
+        pass
+
+    store = MemoryStore()
+    data = Classification(np.eye(3, dtype=np.float32)[[0, 2]], np.array([0, 1]), n_classes=2)
+    scar.Job(scar.MLR(0.5, batch_size=2), data, stop=scar.Stop(max_iters=1), store=store).run()
+    with pytest.raises(UsageError, match=r"made by scarml\.models\.mlr:MLR; the model is a MF"):
+        scar.load(store, model=scar.MF(factors=2))  # whose rows have the same form, but start at random
+    assert not scar.load(store, model=Mine())["W"]["value"][1].any()
+
+
 def test_random_starts_are_those_of_the_runs_seed() -> None:
     store = MemoryStore()
     model, data = tiny_problem("mf")
