@@ -215,7 +215,8 @@ class Worker:
         view, commit = order.view, order.commit - isinstance(order, m.ComputePhase)
         shards = {index: self._shard_for(order, index) for index in self._view.shards_of(self.name)}
         wanted = {index: self._wanted(order, shard) for index, shard in shards.items()}
-        ids_of = {name: _union([w[name] for w in wanted.values() if name in w]) for w in wanted.values() for name in w}
+        names = dict.fromkeys(name for reads in wanted.values() for name in reads)
+        ids_of = {name: _union([reads[name] for reads in wanted.values() if name in reads]) for name in names}
         request: dict[NodeId, dict[str, Ids | None]] = {}
         for name, ids in ids_of.items():
             if isinstance(ids, WholeTable) and (view, commit, name) in whole:
