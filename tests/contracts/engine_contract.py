@@ -44,6 +44,9 @@ WAYS_TO_SAVE = {
     "random": scar.Checkpoint("random", "1/2", 4),
     "full, partial recovery": scar.Checkpoint("full", 1, 4),
     "full, full recovery": scar.Checkpoint("full", 1, 4, "full"),
+    "narrow and phase-aware": scar.Checkpoint(
+        budget_in="bytes", rank_by="weighted-distance-per-byte", encode="narrow", phase_aware=True
+    ),
     "priority, repair": scar.Checkpoint("priority", "1/4", 4, "repair"),
 }
 N_ITERS = 5

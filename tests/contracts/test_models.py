@@ -67,7 +67,7 @@ class Mean(Model):
             return [Table("x", 4, (Field("value"),), derived=True)]
         if self.broken == "derived worker-home table":
             return [Table("x", 4, (Field("value"),)), Table("y", 4, (Field("value"),), home="worker", derived=True)]
-        tables = [Table("x", 4, (Field("value"),))]
+        tables = [Table("x", 4, (Field("value"),), dead_at_boundary=self.broken == "a table that is not dead")]
         if "own blocks" in self.broken:
             tables.append(Table("own", 4, (Field("value"),), home="worker"))
         if "derived" in self.broken:
@@ -199,6 +199,7 @@ def test_the_unbroken_one_passes() -> None:
     ("broken", "clause"),
     [
         ("two tables of one name", "tables: names"),
+        ("a table that is not dead", "dead_at_boundary: the next iteration reads"),
         ("only derived tables", "tables: at least one"),
         ("derived worker-home table", "tables: derived table 'y'"),
         ("shards out of order", "shards: indices"),

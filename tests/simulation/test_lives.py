@@ -75,8 +75,8 @@ def test_metrics_in_more_lives(start: int) -> None:
 @pytest.mark.parametrize(
     ("broken", "seeds"),
     [
-        (lambda stored: None, range(30)),
-        (lambda stored: stored and BestSoFar(stored["metric"], n_since=stored["n_since"] + 1), range(30)),
+        (lambda stored: None, range(40, 60)),
+        (lambda stored: stored and BestSoFar(stored["metric"], n_since=stored["n_since"] + 1), range(40, 60)),
     ],
 )
 def test_a_count_that_a_start_gets_wrong_is_noticed(broken: Any, seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,22 @@ name             for fields of                    a block of n elements is store
 ``float32``      float64                          n float32, 4n bytes
 ``bfloat16``     float32, float64                 n upper halves of float32, 2n bytes
 ``int8``         float32, float64, called value   a float32 scale and n multiples of it in −127 … 127, 4 + n bytes
+``mxint8``       float32, float64, called value   the same with a power of two as the scale, 1 + n bytes
 ``packed-<k>``   integers in 0 … 2^k − 1          k bits a value, ⌈nk/8⌉ bytes; loses nothing
 ===============  ===============================  ==================================================================
 
 Rounding twice is rounding once, to the bit: ``decode(encode(x)) = r`` gives ``decode(encode(r)) = r``. So a cache may
 hold rounded values and hand them on to be stored. For ``int8`` that holds because a scale has 17 significant bits: its
 products with −127 … 127 are exact in float32.
+
+For short blocks a float32 is a large scale: 4 bytes beside 10 for a row of 10 numbers. ``mxint8`` has an exponent of
+one byte, as the OCP microscaling formats do (E8M0; there 32 elements share it, here a block does), and a step that is
+up to twice as large.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -32,6 +37,7 @@ __all__ = [
     "element_counts",
     "encoding_named",
     "encodings_for",
+    "narrow",
     "packed_for",
     "stored_block_bytes",
 ]
@@ -40,10 +46,10 @@ Encodings = Mapping[str, Mapping[str, str]]
 """Per table and field the name of an encoding; what is not named is plain."""
 
 
-def encoding_named(name: str) -> Encoding:
-    """The encoding of that name. Raises UsageError with the names there are."""
+def encoding_named(name: str, also: Sequence[str] = ()) -> Encoding:
+    """The encoding of that name. Raises UsageError with the names there are, and those that may ``also`` be given."""
     if name not in ENCODINGS:
-        named = [n for n in ENCODINGS if n not in PACKED]
+        named = [*(n for n in ENCODINGS if n not in PACKED), *also]
         raise UsageError(f"encoding {name!r} is unknown; choose one of {', '.join(named)}, packed-<bits, 1 to 63>")
     return ENCODINGS[name]
 
@@ -56,6 +62,27 @@ def packed_for(n_values: int) -> str:
         'packed-10'
     """
     return f"packed-{max(1, (n_values - 1).bit_length())}"
+
+
+def narrow(tables: Sequence[Table]) -> Encodings:
+    """The narrowest form of every field that is made for it.
+
+    ``mxint8`` for values that are floating-point numbers, bfloat16 for what stands beside them (the moments of an
+    optimizer), and integers of which it is known what they are below in as few bits as that takes.
+
+    Example:
+        >>> rows = Table("W", 8, (Field("value"), Field("m"), Field("step", "int32")))
+        >>> narrow([rows, Table("docs", 2, (Field("value", "uint8", below=20),))])
+        {'W': {'value': 'mxint8', 'm': 'bfloat16'}, 'docs': {'value': 'packed-5'}}
+    """
+    named = {t.name: {f.name: form for f in t.fields if (form := _narrowest(f))} for t in tables if not t.derived}
+    return {name: fields for name, fields in named.items() if fields}
+
+
+def _narrowest(field: Field) -> str | None:
+    if np.dtype(field.dtype).name in ("float32", "float64"):
+        return "mxint8" if field.name == "value" else "bfloat16"
+    return None if field.below is None else packed_for(field.below)
 
 
 def encodings_for(table: Table, names: Mapping[str, str]) -> dict[str, Encoding]:

@@ -23,10 +23,14 @@ from scarml.errors import ModelError
 
 __all__ = ["ENCODINGS", "PACKED", "Encoded", "Encoding"]
 
-_SCALE_BYTES = 4
 _N = TypeVar("_N", int, Ids)
 _SIGNIFICANT = np.uint32(0xFFFFFF80)
 _SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+_BIAS, _NAN_SCALE = 127, 255
+_LEAST_EXPONENT, _LARGEST_EXPONENT = -126, 121
+"""Of scales that are powers of two: products with −127 … 127 are float32s, and none is subnormal."""
+_POWERS = np.ldexp(1.0, np.arange(_NAN_SCALE + 1) - _BIAS)
+_POWERS[[0, _NAN_SCALE]] = 0, np.nan
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +38,7 @@ class Encoded:
     """Some blocks as they are stored: flat, in the order of the blocks; ``scales`` has one a block, or is None."""
 
     values: Array
-    scales: NDArray[np.float32] | None = None
+    scales: Array | None = None
 
 
 class Encoding(ABC):
@@ -42,7 +46,8 @@ class Encoding(ABC):
 
     name: str
     is_lossy = True
-    has_scales = False
+    scale_dtype: str | None = None
+    """NumPy's name of what the scale of a block is stored as; None: there is none."""
     keeps_elements = True
     """Whether an element of the field is an element of what is stored; else bytes are."""
 
@@ -60,7 +65,12 @@ class Encoding(ABC):
 
     def size_bytes(self, counts: Ids, dtype: str) -> Ids:
         """Stored bytes of each block, its scale included."""
-        return self.value_bytes(counts, dtype) + (_SCALE_BYTES if self.has_scales else 0)
+        return self.value_bytes(counts, dtype) + self.scale_bytes
+
+    @property
+    def scale_bytes(self) -> int:
+        """Stored bytes of the scale of one block."""
+        return np.dtype(self.scale_dtype).itemsize if self.scale_dtype else 0
 
     @abstractmethod
     def encode(self, values: Array, counts: Ids) -> Encoded:
@@ -132,7 +142,7 @@ class _Bfloat16(Encoding):
 
 class _Int8(Encoding):
     name = "int8"
-    has_scales = True
+    scale_dtype = "float32"
 
     def problem_with(self, field: Field) -> str | None:
         if not _is_float(field):
@@ -153,20 +163,46 @@ class _Int8(Encoding):
         bits = values.view(f"u{values.itemsize}")
         largest = np.zeros(len(counts), bits.dtype)
         largest_of_blocks(bits, offsets, bits.dtype.type(np.iinfo(f"i{values.itemsize}").max), largest)
-        with np.errstate(over="ignore"):
-            scales = (largest.view(values.dtype).astype(np.float64) / 127).astype(np.float32)
-        scales = (scales.view(np.uint32) & _SIGNIFICANT).view(np.float32)
-        scales[scales < _SMALLEST_NORMAL] = 0  # subnormal ones would not be exact
-        scales[~np.isfinite(scales)] = np.nan
+        scales = self.scales_for(largest.view(values.dtype).astype(np.float64) / 127)
         stored = np.empty(len(values), np.int8)
-        to_int8(values, offsets, scales.astype(values.dtype), stored)
+        to_int8(values, offsets, self.multipliers(scales, values.dtype.name), stored)
         return Encoded(stored, scales)
 
     def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
         assert encoded.scales is not None
         out = np.empty(len(encoded.values), dtype)
-        from_int8(encoded.values, _offsets(counts), encoded.scales.astype(dtype), out)
+        from_int8(encoded.values, _offsets(counts), self.multipliers(encoded.scales, dtype), out)
         return out
+
+    def scales_for(self, wanted: NDArray[np.float64]) -> Array:
+        """As they are stored: the best multipliers, 1/127 of the largest absolute values, rounded."""
+        with np.errstate(over="ignore"):
+            scales = wanted.astype(np.float32)
+        scales = (scales.view(np.uint32) & _SIGNIFICANT).view(np.float32)
+        scales[scales < _SMALLEST_NORMAL] = 0  # subnormal ones would not be exact
+        scales[~np.isfinite(scales)] = np.nan
+        return scales
+
+    def multipliers(self, scales: Array, dtype: str) -> Array:
+        """What stored numbers are multiplied with."""
+        return scales.astype(dtype)
+
+
+class _MxInt8(_Int8):
+    """A scale is a power of two, at least the best multiplier: its exponent, biased by 127; 0 for none, 255 for NaN."""
+
+    name = "mxint8"
+    scale_dtype = "uint8"
+
+    def scales_for(self, wanted: NDArray[np.float64]) -> Array:
+        fraction, exponent = np.frexp(wanted)  # wanted = fraction · 2^exponent, 1/2 <= fraction < 1
+        exponent = np.maximum(exponent - (fraction == 0.5), _LEAST_EXPONENT)
+        scales = np.where(wanted > 0, exponent + _BIAS, 0)
+        beyond = ~np.isfinite(wanted) | (exponent > _LARGEST_EXPONENT)
+        return np.where(beyond, _NAN_SCALE, scales).astype(np.uint8)
+
+    def multipliers(self, scales: Array, dtype: str) -> Array:
+        return _POWERS[scales].astype(dtype)
 
 
 class _Packed(Encoding):
@@ -210,7 +246,10 @@ class _Packed(Encoding):
 
 
 PACKED = {f"packed-{n_bits}": _Packed(n_bits) for n_bits in range(1, 64)}
-ENCODINGS: dict[str, Encoding] = {**{e.name: e for e in (_Plain(), _Float32(), _Bfloat16(), _Int8())}, **PACKED}
+ENCODINGS: dict[str, Encoding] = {
+    **{e.name: e for e in (_Plain(), _Float32(), _Bfloat16(), _Int8(), _MxInt8())},
+    **PACKED,
+}
 """All there are, by name."""
 
 

@@ -34,7 +34,7 @@ __all__ = [
     "register",
 ]
 
-RankBy = Literal["distance", "distance-per-byte"]
+RankBy = Literal["distance", "distance-per-byte", "weighted-distance-per-byte"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +45,12 @@ class Candidates:
         size_bytes: stored size of each block.
         distance: from its last saved value; +inf for a block whose save was given up, NaN for one that is not finite.
             Zeros for policies that do not ask for distances.
+        weight: how much the loss feels it when a block moves (`Table.weights`); ones where the model does not say.
     """
 
     size_bytes: Ids
     distance: NDArray[np.float64]
+    weight: NDArray[np.float64]
 
 
 class Policy(Protocol):
@@ -78,10 +80,11 @@ class Priority:
     rank_by: RankBy = "distance"
 
     def scores(self, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> NDArray[np.float64]:
-        """Distance, or distance per stored byte."""
+        """Distance, distance per stored byte, or that times the block's weight."""
         if self.rank_by == "distance":
             return candidates.distance
-        return candidates.distance / np.maximum(candidates.size_bytes, 1)
+        per_byte: NDArray[np.float64] = candidates.distance / np.maximum(candidates.size_bytes, 1)
+        return per_byte * candidates.weight if self.rank_by == "weighted-distance-per-byte" else per_byte
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
-from scarml.checkpoint.encoding import Encodings, encoding_named, encodings_for, stored_block_bytes
+from scarml.checkpoint.encoding import Encodings, encoding_named, encodings_for, narrow, stored_block_bytes
 from scarml.checkpoint.policy import Candidates, Full, RankBy, choose, policy_named
 from scarml.checkpoint.schedule import Schedule
 from scarml.core.block import Ids, Table
@@ -23,6 +23,9 @@ from scarml.errors import UsageError
 __all__ = ["Checkpoint", "Recovery", "SaveSelector"]
 
 Recovery = Literal["partial", "repair", "full"]
+_NARROW = "narrow"
+_FOR_ANY = Fraction(1, 8)
+"""Of a phase-aware save; so that what is dead at iteration boundaries, but not within them, does not grow old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +39,16 @@ class Checkpoint:
         interval_iters: C, iterations in which the whole state's worth is written.
         recovery: ``partial`` restores what was lost; ``repair`` does, and then lets the model mend it, if it can;
             ``full`` takes everything back and needs policy ``full``.
-        budget_in: count the fraction in ``blocks`` (the paper) or in ``bytes``.
-        rank_by: what ``priority`` ranks by.
-        encode: a narrower form to store values in: ``plain``, ``float32``, ``bfloat16`` or ``int8`` for the ``value``
-            of every table of floating-point numbers; or per table and field, as ``{"W": {"value": "int8"}}``. A last
-            save of a graceful stop is always plain.
+        budget_in: count the fraction in ``blocks`` (the paper), or in ``bytes`` of the state as training has it: then
+            what is stored narrower buys more blocks.
+        rank_by: what ``priority`` ranks by: ``distance`` (the paper), ``distance-per-byte`` of what is stored, or
+            ``weighted-distance-per-byte``, where a model says how much the loss feels each block (`Table.weights`).
+        encode: a narrower form to store values in: ``plain``, ``float32``, ``bfloat16``, ``int8`` or ``mxint8`` for the
+            ``value`` of every table of floating-point numbers; ``narrow`` for the narrowest form that is made for each
+            field (`scarml.checkpoint.encoding.narrow`); or per table and field, as ``{"W": {"value": "int8"}}``. A
+            last save of a graceful stop is always plain.
+        phase_aware: most of a save goes to the tables that the next phase reads, and an eighth, with what they leave
+            over, to any: so least to those that are dead at iteration boundaries (`Table.dead_at_boundary`).
 
     Raises:
         UsageError: one sentence for each combination that makes no sense.
@@ -57,6 +65,7 @@ class Checkpoint:
     budget_in: BudgetUnit = "blocks"
     rank_by: RankBy = "distance"
     encode: str | Encodings = "plain"
+    phase_aware: bool = False
     schedule: Schedule = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,10 +82,10 @@ class Checkpoint:
             )
         if self.budget_in not in ("blocks", "bytes"):
             raise UsageError(f"--budget-in {self.budget_in!r} is unknown; choose blocks or bytes")
-        if self.rank_by not in ("distance", "distance-per-byte"):
-            raise UsageError(f"--rank-by {self.rank_by!r} is unknown; choose distance or distance-per-byte")
-        if isinstance(self.encode, str):
-            encoding_named(self.encode)
+        if self.rank_by not in get_args(RankBy):
+            raise UsageError(f"--rank-by {self.rank_by!r} is unknown; choose one of {', '.join(get_args(RankBy))}")
+        if isinstance(self.encode, str) and self.encode != _NARROW:
+            encoding_named(self.encode, also=(_NARROW,))
         object.__setattr__(self, "fraction", fraction)
         object.__setattr__(self, "schedule", Schedule(fraction, self.interval_iters))
 
@@ -86,6 +95,8 @@ class Checkpoint:
         Raises:
             UsageError: an encoding is none for its field, or there is no such table or field.
         """
+        if self.encode == _NARROW:
+            return narrow(tables)
         if isinstance(self.encode, str):
             narrower = {t.name: {"value": self.encode} for t in tables if not t.derived and _is_floating(t)}
             return narrower if self.encode != "plain" else {}
@@ -104,7 +115,7 @@ class SaveSelector:
         checkpoint: the settings.
         tables: the tables whose blocks are saved, in the order in which equal scores are settled.
         seed: of the run.
-        encodings: how the tables are stored: a budget in bytes counts stored ones.
+        encodings: how the tables are stored: what a save spends of a budget in bytes are stored ones.
 
     Example:
         >>> import numpy as np
@@ -125,9 +136,14 @@ class SaveSelector:
         self._size_bytes = np.concatenate(
             [stored_block_bytes(t, (encodings or {}).get(t.name, {})) for t in self._tables]
         )
-        cost = np.ones_like(self._size_bytes) if checkpoint.budget_in == "blocks" else self._size_bytes
-        share = checkpoint.schedule.fraction * int(cost.sum())
+        self._weights = np.concatenate([np.ones(t.n_blocks) if t.weights is None else t.weights for t in self._tables])
+        cost, plain = self._size_bytes, np.concatenate([t.block_bytes for t in self._tables])
+        if checkpoint.budget_in == "blocks":
+            cost = plain = np.ones_like(cost)
+        share = checkpoint.schedule.fraction * int(plain.sum())
         self._cost = cost
+        dead = [np.full(t.n_blocks, t.dead_at_boundary) for t in self._tables] if checkpoint.phase_aware else []
+        self._dead = np.concatenate(dead) if any(map(np.any, dead)) else None
         self._account = BudgetAccount(share=share, largest=int(cost.max()))
         self._n_saves = 0
         self._cursor = 0
@@ -176,10 +192,12 @@ class SaveSelector:
         n = len(self._size_bytes)
         parts = [np.zeros(n)] if distances is None else [distances[t.name] for t in self._tables]
         joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        scores = self._policy.scores(Candidates(self._size_bytes, joined), self._n_saves, self._cursor, self._seed)
+        scores = self._policy.scores(
+            Candidates(self._size_bytes, joined, self._weights), self._n_saves, self._cursor, self._seed
+        )
         if self._owed.any():
             scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
-        picked = choose(scores, self._size_bytes, self._checkpoint.budget_in, self._account.balance)
+        picked = self._choose(scores)
         self._account = self._account.spend(int(self._cost[picked].sum()))
         self._owed[picked] = False
         self._n_saves += 1
@@ -191,6 +209,17 @@ class SaveSelector:
                 chosen[t.name] = ids
             start += t.n_blocks
         return chosen
+
+    def _choose(self, scores: NDArray[np.float64]) -> Ids:
+        """The positions to save, ascending."""
+        unit, balance = self._checkpoint.budget_in, self._account.balance
+        if self._dead is None:
+            return choose(scores, self._size_bytes, unit, balance)
+        first = choose(np.where(self._dead, 0, scores), self._size_bytes, unit, balance * (1 - _FOR_ANY))
+        rest = scores.copy()
+        rest[first] = 0
+        then = choose(rest, self._size_bytes, unit, balance - int(self._cost[first].sum()))
+        return np.union1d(first, then)
 
 
 def _is_floating(table: Table) -> bool:

@@ -50,6 +50,7 @@ class Settings:
     budget_in: str = "blocks"
     rank_by: str = "distance"
     encode: str = "plain"
+    phase_aware: bool = False
     kill: tuple[str, ...] = ()
     fail_rate: float = 0.0
     stop_loss_sum: float | None = None
@@ -267,6 +268,7 @@ _CONVERTERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("fail_rate", "stop_loss_sum", "stop_loss_mean", "min_delta", "pace", "silence"), _number),
     "held_out": _share_or_name,
     "replace": _switch,
+    "phase_aware": _switch,
     "fraction": _fraction,
     "kill": _list,
     "set": _hyper_parameters,

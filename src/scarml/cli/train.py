@@ -136,7 +136,7 @@ def train(
     rank_by: Annotated[
         str | None,
         typer.Option(
-            metavar="distance|distance-per-byte",
+            metavar="distance|distance-per-byte|weighted-distance-per-byte",
             help="What priority ranks by (default: distance)",
             rich_help_panel=_SAVES,
         ),
@@ -144,8 +144,16 @@ def train(
     encode: Annotated[
         str | None,
         typer.Option(
-            metavar="plain|float32|bfloat16|int8",
-            help="A narrower form to save values in (default: plain)",
+            metavar="plain|float32|bfloat16|int8|mxint8|narrow",
+            help="A narrower form to save values in; narrow: the narrowest for each field (default: plain)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
+    phase_aware: Annotated[
+        bool | None,
+        typer.Option(
+            "--phase-aware/--no-phase-aware",
+            help="Save least of what the next phase overwrites (default: no)",
             rich_help_panel=_SAVES,
         ),
     ] = None,

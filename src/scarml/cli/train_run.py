@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from scarml.checkpoint.budget import BudgetUnit
+from scarml.checkpoint.policy import RankBy
 from scarml.checkpoint.selection import Checkpoint, Recovery
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_error, of_outcome, of_signal
@@ -121,9 +123,10 @@ def _checkpoint(s: Settings) -> Checkpoint:
         fraction=s.fraction if s.fraction is not None else "1" if s.policy == "full" else "1/8",
         interval_iters=s.interval,
         recovery=cast(Recovery, s.recovery),
-        budget_in=cast(Literal["blocks", "bytes"], s.budget_in),
-        rank_by=cast(Literal["distance", "distance-per-byte"], s.rank_by),
+        budget_in=cast(BudgetUnit, s.budget_in),
+        rank_by=cast(RankBy, s.rank_by),
         encode=s.encode,
+        phase_aware=s.phase_aware,
     )
 
 

@@ -38,18 +38,24 @@ class Field:
         dtype: a NumPy numeric dtype name, for example ``"float32"``.
         shape: shape per block of a dense field; ``()`` for one number a block.
         ragged: the block has ``table.lengths[i]`` elements; ``shape`` must then be ``()``.
+        below: of integers, if it is known: all are in 0 … ``below`` − 1, so that they can be stored in fewer bits.
     """
 
     name: str
     dtype: str = "float32"
     shape: tuple[int, ...] = ()
     ragged: bool = False
+    below: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
             raise ModelError(f"field name {self.name!r} is not an identifier; use letters, digits and '_'")
         if np.dtype(self.dtype).kind not in "fiub":
             raise ModelError(f"field {self.name!r} has dtype {self.dtype!r}; expected a numeric dtype")
+        if self.below is not None and (np.dtype(self.dtype).kind not in "iu" or self.below < 1):
+            raise ModelError(
+                f"field {self.name!r} ({self.dtype}) has below={self.below}; it is for integers, from 1 on"
+            )
         if self.ragged and self.shape:
             raise ModelError(f"field {self.name!r} is ragged and has shape {self.shape}; a ragged field has no shape")
 
@@ -69,7 +75,11 @@ class Table:
         fields: what every block consists of; one of them is called ``value``.
         home: ``server`` (default), or ``worker``: the blocks live beside the data shard that they belong to.
         derived: rebuilt from other state after a loss, never saved.
+        dead_at_boundary: between two iterations nothing depends on it: the first phase computes the blocks anew before
+            anything reads them. What a phase-aware checkpoint saves goes to other tables first.
         lengths: elements of each block's ragged fields, shape (n_blocks,); needed if there is a ragged field.
+        weights: how much the loss feels it when a block moves, beside the others, shape (n_blocks,), above 0; for
+            example the root of its curvature along the block. None: all the same.
 
     Raises:
         ModelError: if the description contradicts itself.
@@ -84,7 +94,9 @@ class Table:
     fields: tuple[Field, ...]
     home: Literal["server", "worker"] = "server"
     derived: bool = False
+    dead_at_boundary: bool = False
     lengths: Ids | None = None
+    weights: NDArray[np.float64] | None = None
     offsets: Ids | None = field(init=False, default=None)
     """Where each block starts in a full ragged field, shape (n_blocks + 1,); None without ``lengths``."""
 
@@ -108,6 +120,11 @@ class Table:
             np.cumsum(lengths, out=offsets[1:])
             object.__setattr__(self, "lengths", lengths)
             object.__setattr__(self, "offsets", offsets)
+        if self.weights is not None:
+            weights = np.asarray(self.weights, np.float64)
+            if weights.shape != (self.n_blocks,) or not (np.isfinite(weights) & (weights > 0)).all():
+                raise ModelError(f"table {self.name!r}: weights must be {self.n_blocks} finite numbers above 0")
+            object.__setattr__(self, "weights", weights)
 
     @property
     def all_ids(self) -> Ids:

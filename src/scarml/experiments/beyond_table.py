@@ -26,10 +26,10 @@ _COLUMNS = {
     "bfloat16": "bfloat16",
     "narrow": "narrow",
     "per byte": "per-byte",
+    "phase-aware": "phase-aware",
     "`repair`": "priority-1-8-repair",
     "general": "general",
     "general, `repair`": "general-repair",
-    "general at 1/2, more bytes": "general-1-2",
 }
 """By title the strategy."""
 

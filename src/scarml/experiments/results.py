@@ -7,7 +7,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -28,13 +28,16 @@ class TrialRow:
     criterion: float
     """Summed loss."""
     strategy: str
-    """Short name of the next six, and of how values are stored."""
+    """Short name of the next eight."""
     policy: str
     fraction: str
     interval_iters: int
     recovery: str
     budget_in: str
     rank_by: str
+    encode: str
+    """How values are stored: a name, or per table and field."""
+    phase_aware: bool
     lag_commits: int
     after_phase: int
     """0: failures at iteration boundaries; 1: after the first phase of an iteration."""
@@ -66,7 +69,12 @@ class TrialRow:
 
 
 _Row = TypeVar("_Row")
-_TYPES = {"str": str, "int": int, "float": float}
+_TYPES: dict[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": {"True": True, "False": False}.__getitem__,
+}
 
 
 def column_names(kind: type[Any]) -> list[str]:

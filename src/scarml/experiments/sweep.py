@@ -10,6 +10,7 @@ perturbation the expected cost is 0, whatever happened on the trajectory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -235,6 +236,8 @@ class Sweep:
             "recovery": checkpoint.recovery,
             "budget_in": checkpoint.budget_in,
             "rank_by": checkpoint.rank_by,
+            "encode": checkpoint.encode if isinstance(checkpoint.encode, str) else json.dumps(checkpoint.encode),
+            "phase_aware": checkpoint.phase_aware,
             "lag_commits": cell.lag,
             "after_phase": plan.after_phase,
             "lost_fraction": str(plan.lost_fraction),

@@ -115,7 +115,8 @@ class LDA(Model):
             raise ModelError("LDA needs at least one document; the corpus has none")
         if data.n_tokens > _MOST_TOKENS:
             raise ModelError(f"LDA takes corpora of up to {_MOST_TOKENS:,} tokens; this one has {data.n_tokens:,}")
-        topics = (Field("value", "uint8" if self.n_components <= 256 else "uint16", ragged=True),)
+        dtype = "uint8" if self.n_components <= 256 else "uint16"
+        topics = (Field("value", dtype, ragged=True, below=self.n_components),)
         counts = (Field("value", "int32", (self.n_components,)),)
         return [
             Table("assignments", data.n_documents, topics, home="worker", lengths=data.lengths),

@@ -98,11 +98,18 @@ class MF(Model):
             raise UsageError(f"regularization is {self.regularization}; expected a finite number above 0")
 
     def tables(self, data: Ratings) -> Sequence[Table]:
-        """The tables ``L`` and ``R``."""
+        """The tables ``L`` and ``R``; every iteration begins with a new ``L``, computed from ``R``."""
         if not isinstance(data, Ratings):
             raise ModelError(f"MF takes Ratings; got {type(data).__name__}")
         value = (Field("value", "float32", (self.factors,)),)
-        return [Table("L", data.n_users, value), Table("R", data.n_items, value)]
+        weights = [
+            np.sqrt(np.maximum(np.bincount(rows, minlength=n), 1))  # a row's curvature grows with its ratings
+            for rows, n in ((data.user, data.n_users), (data.item, data.n_items))
+        ]
+        return [
+            Table("L", data.n_users, value, dead_at_boundary=True, weights=weights[0]),
+            Table("R", data.n_items, value, weights=weights[1]),
+        ]
 
     def shards(self, data: Ratings, n_shards: int) -> Sequence[Shard]:
         """A slice of the users and one of the items."""

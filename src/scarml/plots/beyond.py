@@ -19,10 +19,10 @@ _LABELS = {
     "bfloat16": "bfloat16",
     "narrow": "narrow",
     "per-byte": "per byte",
+    "phase-aware": "phase-aware",
     "priority-1-8-repair": "repair",
     "general": "general",
     "general-repair": "general,\nrepair",
-    "general-1-2": "general 1/2,\nmore bytes",
 }
 """By strategy."""
 

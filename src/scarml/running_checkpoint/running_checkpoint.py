@@ -56,7 +56,8 @@ class RunningCheckpoint:
         handle_signals: at SIGINT or SIGTERM the next `save` saves everything and raises `StoppedError`. Only in the
             main thread.
         budget_in, rank_by: as in `scarml.Checkpoint`.
-        encodings: per table and field a narrower form to store it in, as ``{"W": {"value": "bfloat16"}}``.
+        encodings: a narrower form to store values in: a name, as for `scarml.Checkpoint`, or per table and field, as
+            ``{"W": {"value": "bfloat16"}}``.
         seed: of the choices of policy ``random``.
         on_event: gets every `Record` of the run's history, in any thread; it must be quick.
         storage_options: for ``s3://``.
@@ -89,7 +90,7 @@ class RunningCheckpoint:
         handle_signals: bool = True,
         budget_in: BudgetUnit = "blocks",
         rank_by: RankBy = "distance",
-        encodings: Encodings | None = None,
+        encodings: str | Encodings = "plain",
         seed: int = 0,
         on_event: Callable[[Record], None] | None = None,
         storage_options: Mapping[str, Any] | None = None,
@@ -98,12 +99,16 @@ class RunningCheckpoint:
             raise UsageError("there are no tables to save; give at least one array")
         if fraction is None:
             fraction = 1 if policy == Full.name else "1/8"
-        checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in, rank_by=rank_by)
+        checkpoint = Checkpoint(
+            policy, fraction, interval, budget_in=budget_in, rank_by=rank_by, encode=encodings or "plain"
+        )
         self._store = store_at(url, storage_options)
         self._where = str(url) if isinstance(url, str | os.PathLike) else repr(url)
-        self._settings = Settings(checkpoint, resume, scoring, on_error, encodings or {}, seed, on_event)
+        if not isinstance(encodings, str):
+            check_names(tables, encodings, "encodings")
         self._blocks = {name: blocks_over(name, given) for name, given in tables.items()}
-        check_names(tables, self._settings.encodings, "encodings")
+        narrower = checkpoint.encodings([b.table for b in self._blocks.values()])
+        self._settings = Settings(checkpoint, resume, scoring, on_error, narrower, seed, on_event)
         self._state = State(self._blocks, self._settings.encodings)
         self._stop = StopWish() if handle_signals else None
         self._stack = ExitStack()

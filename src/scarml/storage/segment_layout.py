@@ -71,7 +71,8 @@ class Column:
     @property
     def dtype(self) -> str:
         """NumPy's name of the stored dtype."""
-        return "float32" if self.is_scale else self.encoding.stored_dtype(self.field.dtype)
+        scale = self.encoding.scale_dtype if self.is_scale else None
+        return scale or self.encoding.stored_dtype(self.field.dtype)
 
     def shape(self, n: int) -> tuple[int, ...] | None:
         """The tensor's shape for ``n`` blocks; None if it is flat, and as long as the blocks together."""
@@ -100,7 +101,9 @@ class Column:
         return at * self._dense_bytes(), np.full(len(at), self._dense_bytes(), np.int64)
 
     def _dense_bytes(self) -> int:
-        return 4 if self.is_scale else self.encoding.value_bytes(math.prod(self.field.shape), self.field.dtype)
+        if self.is_scale:
+            return self.encoding.scale_bytes
+        return self.encoding.value_bytes(math.prod(self.field.shape), self.field.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class FieldForm:
         """Its tensors, in the order in which checksums take them."""
         encoding = encoding_named(self.encoding)
         value = Column(self.field, encoding, is_scale=False)
-        return (Column(self.field, encoding, is_scale=True), value) if encoding.has_scales else (value,)
+        return (Column(self.field, encoding, is_scale=True), value) if encoding.scale_dtype else (value,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from scarml.checkpoint.encoding import (
 from scarml.core.block import Field, Table
 from scarml.errors import ModelError, UsageError
 
-LOSSY = ["float32", "bfloat16", "int8"]
+LOSSY = ["float32", "bfloat16", "int8", "mxint8"]
 
 
 def counts(*numbers: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def bits(a: np.ndarray) -> list[Any]:
 def there_and_back(encoding: Encoding, values: np.ndarray, n: np.ndarray) -> np.ndarray:
     stored = encoding.encode(values, n)
     assert stored.values.dtype.name == encoding.stored_dtype(values.dtype.name)
-    assert (stored.scales is not None) == encoding.has_scales
+    assert (None if stored.scales is None else stored.scales.dtype.name) == encoding.scale_dtype
     n_bytes = stored.values.nbytes + (0 if stored.scales is None else stored.scales.nbytes)
     assert n_bytes == encoding.size_bytes(n, values.dtype.name).sum()
     back = encoding.decode(stored, n, values.dtype.name)
@@ -94,6 +94,37 @@ def test_int8_by_hand():
     assert encoded.scales.tolist() == [1, 0, 0, 2]
     assert encoded.values.tolist() == [127, -3, 0, 0, 0, 127, 1]
     assert encoding.decode(encoded, counts(3, 2, 0, 2), "float32").tolist() == [127, -3, 0, 0, 0, 254, 2]
+
+
+@given(st.data())
+def test_mxint8_is_within_half_a_power_of_two_that_is_no_larger_than_needed(data):
+    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
+    encoding = encoding_named("mxint8")
+    encoded = encoding.encode(values, n)
+    back = encoding.decode(encoded, n, values.dtype.name)
+    assert encoded.scales is not None
+    starts = np.cumsum(n) - n
+    for i in range(len(n)):
+        block, restored = values[starts[i] : starts[i] + n[i]], back[starts[i] : starts[i] + n[i]]
+        exponent, largest = int(encoded.scales[i]) - 127, np.abs(block.astype(float)).max(initial=0)
+        if not np.isfinite(block).all() or largest > 127 * 2.0**121:
+            assert exponent == 128
+            assert np.isnan(restored).all()
+        else:
+            assert largest <= 127 * 2.0**exponent or not largest
+            assert exponent in (-127, -126) or largest > 127 * 2.0 ** (exponent - 1)
+            assert (np.abs(restored.astype(float) - block.astype(float)) <= 2.0**exponent / 2).all()
+
+
+def test_mxint8_by_hand():
+    encoding = encoding_named("mxint8")
+    values = np.array([127, -3.4, 0.5, 0, 0, 128, 2.9, 1e-3], np.float32)
+    encoded = encoding.encode(values, counts(3, 2, 0, 2, 1))
+    assert encoded.scales is not None
+    assert encoded.scales.tolist() == [127, 0, 0, 128, 111]
+    assert encoded.values.tolist() == [127, -3, 0, 0, 0, 64, 1, 66]
+    restored = encoding.decode(encoded, counts(3, 2, 0, 2, 1), "float32")
+    assert restored.tolist() == [127, -3, 0, 0, 0, 128, 2, 66 / 65536]
 
 
 def test_bfloat16_rounds_to_nearest_even():
@@ -156,5 +187,6 @@ def test_what_makes_no_sense_is_refused(names, words):
 def test_stored_sizes_of_blocks():
     assert stored_block_bytes(ADAM, {}).tolist() == ADAM.block_bytes.tolist() == [32] * 4
     assert stored_block_bytes(ADAM, {"value": "int8", "v": "bfloat16", "step": "packed-20"}).tolist() == [16] * 4
+    assert stored_block_bytes(ADAM, {"value": "mxint8", "v": "bfloat16", "step": "packed-20"}).tolist() == [13] * 4
     docs = Table("docs", 3, (Field("value", "int32", ragged=True), Field("weight", "float64")), lengths=counts(0, 4, 9))
     assert stored_block_bytes(docs, {"value": "packed-10", "weight": "float32"}).tolist() == [4, 9, 16]

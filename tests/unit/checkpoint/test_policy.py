@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from scarml.checkpoint.policy import POLICIES, Candidates, Full, Policy, Priority, Random, Round, choose, policy_named
+from scarml.checkpoint.policy import (
+    POLICIES,
+    Candidates,
+    Full,
+    Policy,
+    Priority,
+    Random,
+    RankBy,
+    Round,
+    choose,
+    policy_named,
+)
 from scarml.errors import UsageError
 
 
 def candidates(distance: list[float], size_bytes: list[int] | None = None) -> Candidates:
-    return Candidates(np.array(size_bytes or [4] * len(distance)), np.array(distance, float))
+    return Candidates(np.array(size_bytes or [4] * len(distance)), np.array(distance, float), np.ones(len(distance)))
 
 
 def chosen(
@@ -93,3 +105,13 @@ def test_policies_by_name(name: str) -> None:
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(UsageError, match="--policy 'best' is unknown; choose one of priority, round, random, full"):
         policy_named("best")
+
+
+def test_distances_may_count_per_byte_and_by_weight() -> None:
+    three = Candidates(np.array([4, 8, 8]), np.array([1.0, 3.0, 2.0]), np.array([8.0, 1.0, 4.0]))
+    by = {name: Priority(name).scores(three, 0, 0, 0).tolist() for name in get_args(RankBy)}
+    assert by == {
+        "distance": [1, 3, 2],
+        "distance-per-byte": [0.25, 0.375, 0.25],
+        "weighted-distance-per-byte": [2, 0.375, 1],
+    }

@@ -33,7 +33,8 @@ def sizes(picked: dict[str, Any]) -> dict[str, int]:
         ({"recovery": "full"}, "--recovery full needs complete checkpoints, but --policy is priority"),
         ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial, repair or full"),
         ({"budget_in": "euro"}, "--budget-in 'euro' is unknown; choose blocks or bytes"),
-        ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose distance or distance-per-byte"),
+        ({"encode": "int4"}, "encoding 'int4' is unknown; choose one of plain, .*, mxint8, narrow"),
+        ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose one of distance, distance-per-byte, weighted"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused_in_one_sentence(settings: dict[str, Any], sentence: str) -> None:
@@ -105,14 +106,44 @@ def test_a_fraction_of_a_block_adds_up() -> None:
     assert n_chosen == [1, 2, 1, 2, 1, 2, 1, 2]
 
 
-def test_a_budget_in_bytes_counts_stored_bytes() -> None:
-    table = Table("w", 10, (Field("value", "float32", (12,)),))
-    checkpoint = Checkpoint(fraction="1/2", interval_iters=8, budget_in="bytes")
-    for encodings, n in [({}, 5), ({"w": {"value": "int8"}}, 5)]:
-        selector = SaveSelector(checkpoint, [table], seed=0, encodings=encodings)
+def test_a_budget_in_bytes_is_of_plain_ones_and_pays_for_stored_ones() -> None:
+    table = Table("w", 10, (Field("value", "float32", (12,)),))  # 48 bytes a block, 16 as int8, 13 as mxint8
+    checkpoint = Checkpoint(fraction="1/5", interval_iters=8, budget_in="bytes")
+    for encoding, n in [("plain", 2), ("int8", 6), ("mxint8", 7)]:
+        selector = SaveSelector(checkpoint, [table], seed=0, encodings={"w": {"value": encoding}})
         selector.earn()
         assert len(selector.select({"w": np.arange(1.0, 11)})["w"]) == n
-    two = [table, Table("x", 10, (Field("value", "float64", (2,)),))]  # 16 B each, as the rows of w are in int8
-    selector = SaveSelector(checkpoint, two, seed=0, encodings={"w": {"value": "int8"}})
-    selector.earn()
-    assert sizes(selector.select({"w": np.arange(1.0, 11), "x": np.zeros(10)})) == {"w": 10}
+    in_blocks = SaveSelector(Checkpoint(fraction="1/5"), [table], seed=0, encodings={"w": {"value": "int8"}})
+    in_blocks.earn()
+    assert len(in_blocks.select({"w": np.arange(1.0, 11)})["w"]) == 2
+
+
+DEAD = [Table("L", 16, (Field("value"),), dead_at_boundary=True), Table("R", 16, (Field("value"),))]
+
+
+@pytest.mark.parametrize("unit", ["blocks", "bytes"])
+def test_what_the_next_phase_overwrites_gets_an_eighth_and_what_others_leave(unit: Any) -> None:
+    def chosen(left: float, right: float, phase_aware: bool = True) -> dict[str, int]:
+        checkpoint = Checkpoint(fraction="1/4", interval_iters=4, budget_in=unit, phase_aware=phase_aware)
+        selector = SaveSelector(checkpoint, DEAD, seed=0)
+        selector.earn()
+        return sizes(selector.select({"L": np.full(16, left), "R": np.full(16, right)}))
+
+    assert chosen(2, 1) == {"L": 1, "R": 7}
+    assert chosen(1, 2) == {"R": 8}
+    assert chosen(2, 0) == {"L": 8}
+    assert chosen(2, 1, phase_aware=False) == {"L": 8}
+
+
+def test_a_phase_aware_save_is_as_any_other_without_such_tables_and_full_saves_are_full() -> None:
+    plain, aware = (SaveSelector(Checkpoint(phase_aware=aware), TWO, seed=0) for aware in (False, True))
+    moved = {"a": np.arange(6.0), "b": np.arange(4.0) + 2.5}
+    for _ in range(20):
+        picked = []
+        for selector in (plain, aware):
+            selector.earn()
+            picked.append({name: ids.tolist() for name, ids in selector.select(moved).items()})
+        assert picked[0] == picked[1]
+    whole = SaveSelector(Checkpoint("full", 1, 4, phase_aware=True), DEAD, seed=0)
+    whole.earn()
+    assert sizes(whole.select()) == {"L": 16, "R": 16}

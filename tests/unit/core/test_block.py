@@ -40,6 +40,9 @@ def numbered(table: Table) -> Blocks:
         ({"fields": (Field("value", ragged=True),)}, "no lengths"),
         ({"lengths": np.array([1, 2])}, "lengths must be 3 numbers"),
         ({"lengths": np.array([1, 2, -1])}, "lengths must be 3 numbers"),
+        ({"weights": np.ones(2)}, "weights must be 3 finite numbers above 0"),
+        ({"weights": np.array([1, 0, 1])}, "weights must be 3 finite numbers above 0"),
+        ({"weights": np.array([1, np.inf, 1])}, "weights must be 3 finite numbers above 0"),
     ],
 )
 def test_contradictory_table_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -53,6 +56,8 @@ def test_contradictory_table_is_refused(arguments: dict[str, Any], message: str)
         ({"name": "a b"}, "not an identifier"),
         ({"name": "value", "dtype": "complex64"}, "expected a numeric dtype"),
         ({"name": "value", "shape": (2,), "ragged": True}, "a ragged field has no shape"),
+        ({"name": "value", "below": 7}, "below=7; it is for integers"),
+        ({"name": "value", "dtype": "uint8", "below": 0}, "below=0; it is for integers, from 1 on"),
     ],
 )
 def test_contradictory_field_is_refused(arguments: dict[str, Any], message: str) -> None:

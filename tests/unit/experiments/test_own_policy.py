@@ -32,7 +32,7 @@ def _module_of_the_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_scores() -> None:
-    scores = policy_named(COIN).scores(Candidates(np.full(100, 4), np.arange(1.0, 101.0)), 0, 0, seed=1)
+    scores = policy_named(COIN).scores(Candidates(np.full(100, 4), np.arange(1.0, 101.0), np.ones(100)), 0, 0, seed=1)
     assert 30 < np.count_nonzero(scores) < 70
     assert set(scores) - {0.0} <= set(np.arange(1.0, 101.0))
 

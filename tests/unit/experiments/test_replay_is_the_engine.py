@@ -14,6 +14,7 @@ import scarml as scar
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control.view import Layout, first_view
 from scarml.core.block import Ids
+from scarml.experiments.beyond import GENERAL
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
 from scarml.experiments.replay import replay
@@ -28,7 +29,8 @@ CHECKPOINTS = {
     "full, partial": Checkpoint("full", Fraction(1), 4),
     "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
     "priority 1/8, repair": Checkpoint("priority", "1/8", 8, recovery="repair"),
-    "priority 1/3 of bytes, int8": Checkpoint("priority", "1/3", 3, budget_in="bytes", encode="int8"),
+    "priority 1/8 of bytes, int8": Checkpoint("priority", "1/8", 8, budget_in="bytes", encode="int8"),
+    "general": GENERAL,
 }
 MOMENTS = [(9, 1), (12, 0), (12, 1), (9, 0), (2, 0), (2, 1)]
 N_FAST = 3  # moments of the fast tier, in turn: each way to save is tried with both models, at another moment each

@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scarml.checkpoint.policy import RankBy
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.rng import stream
 from scarml.storage.compaction import Limits
 
 __all__ = ["Scenario"]
+
+_RANKS: tuple[RankBy, ...] = ("distance", "weighted-distance-per-byte")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Scenario:
         """Draw one; ``rng`` goes on to decide the rest of the life, ``seed`` is the life's."""
         repairs = stream(seed, "whether lost blocks are mended").random() < 0.5
         encode = ("plain", "plain", "bfloat16", "int8")[rng.integers(4)]
+        further = stream(seed, "narrow, weighted and phase-aware").random(3) < 0.25
+        encode, rank_by = "narrow" if further[0] else encode, _RANKS[int(further[1])]
         if rng.random() < 0.3:
             recovery = "full" if rng.random() < 0.7 else "repair" if repairs else "partial"
             checkpoint = Checkpoint("full", 1, int(rng.integers(1, 5)), recovery, encode=encode)  # type: ignore[arg-type]
@@ -52,7 +57,16 @@ class Scenario:
             policy = ("priority", "priority", "round", "random")[rng.integers(4)]
             budget_in = ("blocks", "bytes")[rng.integers(2)]
             recovery = "repair" if repairs else "partial"
-            checkpoint = Checkpoint(policy, fraction, interval, recovery, budget_in, encode=encode)  # type: ignore[arg-type]
+            checkpoint = Checkpoint(
+                policy,
+                fraction,
+                interval,
+                recovery,  # type: ignore[arg-type]
+                budget_in,  # type: ignore[arg-type]
+                rank_by=rank_by,
+                encode=encode,
+                phase_aware=bool(further[2]),
+            )
         return cls(
             servers=int(rng.integers(1, 5)),
             workers=int(rng.integers(1, 4)),
