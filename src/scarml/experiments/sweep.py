@@ -3,9 +3,13 @@
 A cell is one strategy at one lag, and a file of rows. What is there is kept when the same sweep is started again, also
 with more trials, and made anew when a setting differs. An interrupt loses the trials under way only.
 
+Random values are keyed by iteration. So what is done again gives the same states, bit for bit: training that goes on
+from a state of the trajectory follows it to the failure, and costs its rework and no more. That is every full recovery,
+and no run is needed.
+
 A noisy algorithm goes on from every failure with random values of the trial's own. Its control is the mean of
 `CONTROLS` runs from the same state, the first of them with the same random values as the trial. So without a
-perturbation the expected cost is 0, whatever happened on the trajectory.
+perturbation the cost is 0, whatever happened on the trajectory.
 """
 
 from __future__ import annotations
@@ -152,10 +156,9 @@ class Sweep:
             start = recover(self.trainer, self.trajectory, checkpoint, failure, durable[failure.commit])
             how = self._how(failure, start.commit)
             key = (start.commit, digest(start.state), how.key)
-            if not self.panel.noisy and self._is_on_trajectory(start):  # as any full recovery is
-                self._known[key] = zero
-            if key in self._known:
-                yield self._row(cell, failure, start, zero, self._known[key])
+            known = zero if self._is_on_trajectory(start) else self._known.get(key)
+            if known is not None:
+                yield self._row(cell, failure, start, zero, known)
                 continue
             if key not in waiting:
                 runs.append((start.state, start.commit, zero.interpolated, how))
@@ -167,6 +170,7 @@ class Sweep:
                 yield self._row(cell, failure, start, zero, crossing)
 
     def _is_on_trajectory(self, start: Recovered) -> bool:
+        """Whether it leads to the state that the failure hit, as after any full recovery."""
         return digest(start.state) == digest(self.trajectory.states[start.commit])
 
     def _controls(self, failures: Sequence[Failure]) -> list[Crossing]:
@@ -193,7 +197,7 @@ class Sweep:
         n_smoothed = self.trainer.problem.smoothed_iters
         start = commit // self.trainer.n_phases
         return Looking(
-            every_loss=self._every_loss or self.panel.noisy or n_smoothed > 1,
+            every_loss=self._every_loss or self.panel.noisy,
             key=failure.trial * CONTROLS + again if self.panel.noisy else None,
             before=tuple(self.trajectory.losses[max(start - n_smoothed + 1, 0) : start].tolist()),
         )
@@ -218,8 +222,8 @@ class Sweep:
             repair_iters=start.repair_iters,
             control=zero.interpolated,
             control_whole=zero.whole,
-            cost=spent + reached.interpolated - zero.interpolated,
-            cost_whole=spent + reached.whole - zero.whole,
+            cost=spent + (reached.interpolated - zero.interpolated),
+            cost_whole=spent + (reached.whole - zero.whole),
         )
 
     def _settings(self, cell: Cell) -> dict[str, Any]:

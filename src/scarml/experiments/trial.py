@@ -38,7 +38,8 @@ class Looking:
 
     Args:
         every_loss: evaluate every loss: for noisy algorithms, and to check that leaving some out changes nothing.
-        stride: later than `WINDOW_ITERS` after the expected crossing, evaluate one loss in so many.
+        stride: later than `WINDOW_ITERS` after the expected crossing, evaluate one loss in so many; not for smoothed
+            losses.
         key: of the random values, see `Trainer.start`.
         until: give up after this iteration, and leave the trainer there.
         before: the losses of the iterations before the start, for a criterion about smoothed ones.
@@ -132,9 +133,10 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
     """Train from the state after ``commit`` until the criterion is met.
 
     A loss may cost more than an iteration. So it is evaluated for `WINDOW_ITERS` after the start, where a perturbed run
-    may meet the criterion by luck, and again from as many iterations before ``expected``. Where a loss after a gap
-    turns out to be below the criterion, the run goes back to the one before the gap and evaluates them all. So nothing
-    is missed but a loss that dips below the criterion within a gap only.
+    may meet the criterion by luck, and again from as many iterations before ``expected``; where losses are smoothed,
+    from so many more that each mean there has all of its losses. Where a loss after a gap turns out to be below the
+    criterion, the run goes back to the one before the gap and evaluates them all. So nothing is missed but a loss that
+    dips below the criterion within a gap only.
 
     Args:
         trainer: of the problem.
@@ -144,34 +146,37 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
         how: which losses are evaluated, with what random values, and until when.
 
     Raises:
-        UsageError: if losses are smoothed, but not every one is evaluated at whole iterations.
+        UsageError: if losses are smoothed, and the start is within an iteration or a stride was given.
     """
     n_smoothed = trainer.problem.smoothed_iters
-    if n_smoothed > 1 and not (how.every_loss and commit % trainer.n_phases == 0):
-        raise UsageError("a criterion about smoothed losses needs all of them, from a whole iteration on")
-    recent = deque(how.before, maxlen=n_smoothed)
+    if n_smoothed > 1 and (how.stride > 1 or commit % trainer.n_phases):
+        raise UsageError("a criterion about smoothed losses needs successive ones, from a whole iteration on")
+    recent = deque(how.before, maxlen=n_smoothed)  # the losses up to now, without a gap
     criterion, last = trainer.problem.criterion, min(how.until, LONGEST * max(expected, 1.0))
-    gaps = _Gaps(commit / trainer.n_phases, expected, how)
+    gaps = _Gaps(commit / trainer.n_phases, expected, how, n_smoothed)
     trainer.start(state, commit, how.key)
     before: tuple[float, float] | None = None  # the last evaluation
-    kept: tuple[State, int] | None = None  # the state that it was of, while losses are left out
+    kept: tuple[State, int, deque[float]] | None = None  # what it was of, while losses are left out
     while True:
         if not gaps.leave_out(trainer.iterations):
             recent.append(trainer.loss_sum())
-            loss = math.fsum(recent) / len(recent)
-            if loss < criterion and trainer.at_boundary:  # only whole iterations meet the criterion
-                if kept is None:
-                    return _crossing(before, (trainer.iterations, loss), criterion)
-                gaps.look_until(trainer.iterations)
-                trainer.start(*kept, how.key)
-            else:
-                before = (trainer.iterations, loss)
-            kept = None
+            if len(recent) >= min(n_smoothed, math.floor(trainer.iterations) + 1):
+                loss = math.fsum(recent) / len(recent)
+                if loss < criterion and trainer.at_boundary:  # only whole iterations meet the criterion
+                    if kept is None:
+                        return _crossing(before, (trainer.iterations, loss), criterion)
+                    gaps.look_until(trainer.iterations)
+                    at, its_commit, recent = kept
+                    trainer.start(at, its_commit, how.key)
+                else:
+                    before = (trainer.iterations, loss)
+                kept = None
         following = math.floor(trainer.iterations) + 1
         if following > last:
             return Crossing(math.inf, math.inf)
-        if kept is None and gaps.leave_out(following):
-            kept = (trainer.state(), trainer.commit)
+        if gaps.leave_out(following):
+            kept = kept or (trainer.state(), trainer.commit, recent.copy())
+            recent.clear()
         trainer.next_iteration()
 
 
@@ -182,6 +187,7 @@ class _Gaps:
     start: float
     expected: float
     how: Looking
+    n_smoothed: int
     looked_until: float = -1.0
 
     def look_until(self, iteration: float) -> None:
@@ -192,7 +198,7 @@ class _Gaps:
         """Whether the loss of x(iteration) is not evaluated."""
         if self.how.every_loss or iteration <= max(self.start + WINDOW_ITERS, self.looked_until):
             return False
-        if iteration < math.ceil(self.expected) - WINDOW_ITERS:
+        if iteration < math.ceil(self.expected) - WINDOW_ITERS - (self.n_smoothed - 1):
             return True
         beyond = iteration - (math.ceil(self.expected) + WINDOW_ITERS)
         return beyond > 0 and beyond % self.how.stride != 0

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.unit.experiments.samples import trainer_of
 
+from scarml.core.sequential import digest
 from scarml.errors import DataError, UsageError
 from scarml.experiments import sweep as module
 from scarml.experiments.failure import FailurePlan
@@ -20,6 +21,7 @@ from scarml.experiments.processes import Processes
 from scarml.experiments.results import read_folder, read_rows, write_rows
 from scarml.experiments.strategy import FLOOR, full, partial
 from scarml.experiments.sweep import Cell, Sweep
+from scarml.experiments.trial import train_to_criterion
 from scarml.theory.iteration_cost import full_recovery_cost
 
 PANEL = Panel("tiny-mlr")
@@ -133,20 +135,48 @@ def test_other_processes_need_a_panel_with_a_name(elsewhere: Processes) -> None:
 NOISY = Panel("tiny-lda", noisy=True)
 
 
-def noisy_sweep(n_trials: int) -> Sweep:
-    return Sweep(NOISY, FailurePlan(n_trials=n_trials), trainer=trainer_of("lda", 20))
+def noisy_sweep(n_trials: int, n_iters: int = 10) -> Sweep:
+    return Sweep(NOISY, FailurePlan(n_trials=n_trials), trainer=trainer_of("lda", n_iters))
 
 
 def test_a_noisy_algorithm_is_held_against_controls_of_each_trial() -> None:
-    sweep = noisy_sweep(12)
-    none = sweep.run_cell(Cell(FLOOR, 0))
-    assert all(row.perturbation == 0 for row in none)
-    assert len({row.control for row in none}) > 1  # their own
-    costs = np.array([row.cost for row in none])
+    sweep = noisy_sweep(4)
+    rows = sweep.run_cell(Cell(partial("full", Fraction(1)), 0))
+    assert len({row.control for row in rows}) > 1  # their own
+    again = sweep.run_cell(Cell(partial("priority", Fraction(1, 8)), 0))
+    assert [row.control for row in again] == [row.control for row in rows]
+
+
+def test_random_values_of_a_trial_are_no_cost() -> None:
+    sweep = noisy_sweep(30, n_iters=6)
+    zero = [c.interpolated for c in sweep._controls(sweep.failures)]
+    runs = [
+        (sweep.trajectory.states[f.commit], f.commit, sweep.trajectory.crossing.interpolated, sweep._how(f, f.commit))
+        for f in sweep.failures
+    ]
+    costs = np.array([train_to_criterion(sweep.trainer, *run).interpolated for run in runs]) - zero
     assert costs.std() > 0  # of one run against the mean of several
     assert abs(costs.mean()) < 4 * costs.std() / len(costs) ** 0.5
-    again = sweep.run_cell(Cell(partial("priority", Fraction(1, 8)), 0))
-    assert [row.control for row in again] == [row.control for row in none]
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+def test_what_is_done_again_is_done_with_the_same_random_values(lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full recovery leads to the state that the failure hit, bit for bit. So it costs its rework, and no run."""
+    sweep = noisy_sweep(6)
+    assert max(f.commit for f in sweep.failures) > 8
+    trainer, states = sweep.trainer, sweep.trajectory.states
+    for failure in sweep.failures:
+        saved = max(failure.commit - lag, 0) // 8 * 8
+        trainer.start(states[saved], saved)
+        while trainer.commit < failure.commit:
+            trainer.next_commit()
+        assert digest(trainer.state()) == digest(states[failure.commit])
+    sweep._controls(sweep.failures)
+    monkeypatch.setattr(module, "train_to_criterion", None)
+    for row in sweep.run_cell(Cell(full(), lag)):
+        rework = full_recovery_cost(int(row.failed_at_iter), 8, lag)
+        assert row.cost == row.cost_whole == row.rework_iters == rework
+    assert all(row.cost == 0 for row in sweep.run_cell(Cell(FLOOR, 0)))
 
 
 def test_other_losses_along_the_same_trajectory() -> None:

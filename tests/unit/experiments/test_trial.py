@@ -17,7 +17,7 @@ from scarml.experiments.failure import Failure, FailurePlan, draw_failures
 from scarml.experiments.problem import Panel, Trainer
 from scarml.experiments.replay import replay
 from scarml.experiments.trajectory import Trajectory, record
-from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
+from scarml.experiments.trial import WINDOW_ITERS, Looking, Recovered, control, recover, train_to_criterion
 from scarml.theory.iteration_cost import full_recovery_cost
 
 FULL = Checkpoint("full", 1, 8, recovery="full")
@@ -184,7 +184,42 @@ def test_a_smoothed_criterion_is_about_the_mean_of_the_last_losses() -> None:
     assert found.interpolated == pytest.approx(trajectory.crossing.interpolated, abs=1e-9)
 
 
-def test_smoothed_losses_must_not_be_left_out() -> None:
+@pytest.mark.parametrize("n_trials", [4, pytest.param(24, marks=pytest.mark.ci)])
+@pytest.mark.parametrize("name", ["qp", "mlr"])
+def test_leaving_losses_out_changes_nothing_where_they_are_smoothed(
+    name: str, n_trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, trajectory = smoothed(name, 30, 4)
+    looked: list[float] = []
+    loss_sum = Trainer.loss_sum
+
+    def counted(self: Trainer) -> float:
+        looked.append(self.iterations)
+        return loss_sum(self)
+
+    monkeypatch.setattr(Trainer, "loss_sum", counted)
+    for failure in draw_failures(trainer, trajectory.n_iters, FailurePlan(n_trials=n_trials)):
+        start = recovered(trainer, trajectory, FULL_PARTIAL, failure, 1)
+        at = start.commit // trainer.n_phases
+        before = tuple(trajectory.losses[max(at - 3, 0) : at])
+        run = (trainer, start.state, start.commit, trajectory.crossing.interpolated)
+        looked.clear()
+        some = train_to_criterion(*run, Looking(before=before))
+        n_some = len(looked)
+        looked.clear()
+        assert some == train_to_criterion(*run, Looking(every_loss=True, before=before))
+        assert n_some <= len(looked)
+        assert n_some < len(looked) or at > trajectory.n_iters - 2 * WINDOW_ITERS - 4
+
+
+def test_smoothed_criterion_met_before_the_second_window_is_found() -> None:
+    trainer, trajectory = smoothed("qp", 40, 4)
+    ahead, how = trajectory.states[20], Looking(before=tuple(trajectory.losses[:2]))
+    run = (trainer, ahead, 2, trajectory.crossing.interpolated)
+    assert train_to_criterion(*run, how) == train_to_criterion(*run, replace(how, every_loss=True))
+
+
+def test_smoothed_losses_must_follow_each_other() -> None:
     trainer, trajectory = smoothed("mlr", 20, 4)
     with pytest.raises(UsageError, match="smoothed"):
-        train_to_criterion(trainer, trajectory.states[5], 5, trajectory.crossing.interpolated)
+        train_to_criterion(trainer, trajectory.states[5], 5, trajectory.crossing.interpolated, Looking(stride=2))
