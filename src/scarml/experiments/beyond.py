@@ -27,7 +27,7 @@ import numpy as np
 from scarml.checkpoint.encoding import Encodings, stored_block_bytes
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Table
-from scarml.experiments.panels import PaperPanel
+from scarml.experiments.panels import BEYOND, PaperPanel
 from scarml.experiments.problem import trainer_for
 from scarml.experiments.recovery_figure import Loss, RecoveryFigure
 from scarml.experiments.strategy import FLOOR, Strategy, full, partial, repair
@@ -103,4 +103,5 @@ FIGURE = RecoveryFigure(
     file_name="beyond",
     description="beyond the paper: narrower values, ranking per byte, phase-aware budgets and repair, losing 1/2",
     cells=cells_of,
+    known=BEYOND,
 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from scarml.errors import ScarError, UsageError
 from scarml.experiments.headline import reduction_text, table_row, trials_text
 from scarml.experiments.marked_page import replace_marked
-from scarml.experiments.panels import PANELS
+from scarml.experiments.panels import BEYOND
 from scarml.experiments.results import TrialRow, read_folder
 from scarml.experiments.summary import summarise
 
@@ -43,14 +43,14 @@ def tables(rows: Sequence[TrialRow]) -> str:
     if not rows:
         raise UsageError("there are no results; run scarml figure beyond first")
     cells = {(c.panel, c.strategy, c.lag_commits): c for c in summarise(rows)}
-    names = [*PANELS, *sorted({r.panel for r in rows} - set(PANELS))]
+    names = [*BEYOND, *sorted({r.panel for r in rows} - set(BEYOND))]
     known = [name for name in names if any(key[0] == name for key in cells)]
 
     def of_lag(lag: int, columns: dict[str, str]) -> str:
         lines = [table_row([f"lag {lag}", "trials", *columns]), table_row(["---"] + ["---:"] * (len(columns) + 1))]
         for name in known:
             found = [cells.get((name, strategy, lag)) for strategy in columns.values()]
-            title = PANELS[name].title if name in PANELS else name
+            title = BEYOND[name].title if name in BEYOND else name
             lines.append(table_row([title, trials_text(found), *map(reduction_text, found)]))
         return "\n".join(lines)
 

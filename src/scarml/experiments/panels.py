@@ -19,7 +19,7 @@ from scarml.checkpoint.budget import BudgetUnit
 from scarml.errors import UsageError
 from scarml.experiments.problem import Panel
 
-__all__ = ["PANELS", "QUICK", "PaperPanel", "panel_named"]
+__all__ = ["BEYOND", "PANELS", "QUICK", "SLICED", "PaperPanel", "panel_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +59,22 @@ PANELS: Mapping[str, PaperPanel] = {
 }
 """By name, in the order in which they take longer and longer."""
 
+SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), ("blocks", "bytes"))
+"""Layers are lost as a whole and saved slice by slice: the failures, and what a full recovery costs, are those by layer."""
+
+BEYOND: Mapping[str, PaperPanel] = {**PANELS, SLICED.panel.name: SLICED}
+"""The paper's, and what it does not have."""
+
 QUICK = PaperPanel("MLR on 10,000 images of MNIST", Panel("mlr", "mnist-10k"))
 """On the images that come with SCAR."""
 
 
-def panel_named(name: str) -> PaperPanel:
+def panel_named(name: str, panels: Mapping[str, PaperPanel] = PANELS) -> PaperPanel:
     """The panel of that name.
+
+    Args:
+        name: of the panel.
+        panels: to choose from.
 
     Raises:
         UsageError: with the names there are.
@@ -73,6 +83,6 @@ def panel_named(name: str) -> PaperPanel:
         >>> panel_named("mf-jester").title
         'MF on Jester'
     """
-    if name not in PANELS:
-        raise UsageError(f"there is no panel {name!r}; choose one of {', '.join(PANELS)}")
-    return PANELS[name]
+    if name not in panels:
+        raise UsageError(f"there is no panel {name!r}; choose one of {', '.join(panels)}")
+    return panels[name]

@@ -1,9 +1,9 @@
-"""Figures about what losses cost, on the paper's eight panels: their cells, and how they are run."""
+"""Figures about what losses cost, on the paper's eight panels and more: their cells, and how they are run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class RecoveryFigure:
         description: in a line.
         cells: of a panel, in the order in which they are run.
         n_trials: a cell, as in the paper.
+        known: its panels by name.
     """
 
     name: str
@@ -45,11 +46,12 @@ class RecoveryFigure:
     description: str
     cells: Callable[[PaperPanel], Sequence[Loss]]
     n_trials: int = 100
+    known: Mapping[str, PaperPanel] = field(default_factory=lambda: PANELS)
 
     @property
     def panels(self) -> tuple[str, ...]:
         """Their names."""
-        return tuple(PANELS)
+        return tuple(self.known)
 
     def run(
         self,
@@ -73,7 +75,7 @@ class RecoveryFigure:
             UsageError: if there is no panel of a name.
         """
         names = wanted.panels or (() if wanted.quick else self.panels)
-        chosen = [panel_named(name) for name in names] or [QUICK]
+        chosen = [panel_named(name, self.known) for name in names] or [QUICK]
         for panel in chosen:
             self._run_panel(panel, folder, wanted, processes, tell)
         return list(read_folder(folder))

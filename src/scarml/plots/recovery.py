@@ -31,6 +31,7 @@ _TITLES = {
     "mf-jester": "MF on Jester",
     "lda-reuters-r8": "LDA on Reuters",
     "cnn-by-shard-mnist": "CNN by shard on MNIST",
+    "cnn-slices-by-layer-mnist": "CNN by layer, in slices",
 }
 """By name of the panel, in the paper's order; others follow under their names."""
 _COLUMNS = 4
