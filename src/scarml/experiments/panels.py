@@ -3,8 +3,11 @@
 Settings are those of appendix C where they fit the data; criteria lie midway between the lowest loss so far and the one
 after it, where the baseline has taken about 60 iterations. Two of them differ:
 
-* **LDA** ends after 35 and 40 iterations: later the loss is so flat that runs on from the same state, with other random
-  values, end up many iterations apart.
+* **LDA** ends after 22 iterations. Up to there runs on from the same state, with other random values, end within 0.3
+  iterations of each other (standard deviation) if they start on x(8) or later, and within 1.5 to 2.6 from x(1), where
+  topics are not told apart yet. Over all failures the variance is twice that of 22 for a criterion after 25 iterations
+  and 6 to 8 times for one after 35, where the loss is flat. Earlier it would be less, but then hardly a failure finds
+  two saves.
 * **CNN**: the loss goes up and down by a seventh from one iteration to the next, and makes a fortieth of progress. So
   the criterion is about the mean of 8 losses, 0.095 an example; it is met after 50 iterations. Each loss is of 2,000
   examples, and one shard instead of 16 takes loss and gradients, which takes a third of the time.
@@ -51,8 +54,8 @@ PANELS: Mapping[str, PaperPanel] = {
         PaperPanel("MLR on CoverType", Panel("mlr", "covtype")),
         PaperPanel("MF on MovieLens", Panel("mf", "movielens")),
         PaperPanel("MF on Jester", Panel("mf", "jester")),
-        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_557_761.5, noisy=True)),
-        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_415_589.8, noisy=True)),
+        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_692_139.4, noisy=True)),
+        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_462_491.1, noisy=True)),
         PaperPanel("CNN by layer on MNIST", _cnn("by-layer"), ("blocks", "bytes")),
         PaperPanel("CNN by shard on MNIST", _cnn("by-shard")),
     )
@@ -60,7 +63,7 @@ PANELS: Mapping[str, PaperPanel] = {
 """By name, in the order in which they take longer and longer."""
 
 SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), ("blocks", "bytes"))
-"""Layers are lost as a whole and saved slice by slice: the failures, and what a full recovery costs, are those by layer."""
+"""Layers are lost as a whole and saved slice by slice. Failures, and what a full recovery costs, are those by layer."""
 
 BEYOND: Mapping[str, PaperPanel] = {**PANELS, SLICED.panel.name: SLICED}
 """The paper's, and what it does not have."""

@@ -61,9 +61,7 @@ def lost_numbers(sweep: Sweep) -> list[list[int]]:
     (table,) = sweep.trainer.tables
     ends = np.cumsum(table.lengths)
     starts = ends - table.lengths
-    return [
-        [i for block in f.lost[table.name] for i in range(starts[block], ends[block])] for f in sweep.failures
-    ]
+    return [[i for block in f.lost[table.name] for i in range(starts[block], ends[block])] for f in sweep.failures]
 
 
 def test_layers_are_lost_as_a_whole_however_they_are_saved() -> None:

@@ -8,10 +8,10 @@ from scarml.models.cnn.torch_import import import_torch
 
 __all__ = ["Images"]
 
-nn = import_torch().nn
+torch = import_torch()
 
 
-class Images(nn.Module):  # type: ignore[misc]  # torch is imported by name, so its classes have no types
+class Images(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch is Any here: it is optional
     """Rows of pixels as images of one channel, channels last in memory.
 
     All that follows keeps that order. Convolutions, and pooling above all, take two thirds of the time then.
