@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -45,6 +45,11 @@ class KeptRows(Generic[Row]):
                 self._rows[row.trial] = row
         if self._begun.exists():  # its last line may be torn, and other settings are given up
             write_rows(self._begun, self._rows.values(), self._kind)
+
+    @property
+    def rows(self) -> Collection[Row]:
+        """What is there."""
+        return self._rows.values()
 
     def missing(self, n_trials: int) -> list[int]:
         """The numbers of the trials that are still to be done, of 0 … n_trials − 1."""

@@ -9,10 +9,10 @@ after it, where the baseline has taken about 60 iterations. Two of them differ:
   and 6 to 8 times for one after 35, where the loss is flat. Earlier it would be less, but then hardly a failure finds
   two saves.
 * **CNN**: the loss goes up and down by a tenth from one iteration to the next, for all runs alike: they see the same
-  batches. So the criterion is about the mean of 16 losses, and met after 28 iterations. There that mean falls evenly, by
-  3 to 4 % an iteration from x(22) to x(30). Later it halts and falls by turns, and with a mean of 8 it does so sooner:
-  what a loss costs then depends on which of them the criterion lies in. An iteration is 8 batches and a loss of 1,000
-  examples, and one shard instead of 16 takes both: a sixth of the time that the model's own settings take.
+  batches. So the criterion is about the mean of 16 losses, and met after 28 iterations. There that mean falls evenly,
+  by 3 to 4 % an iteration from x(22) to x(30). Later it halts and falls by turns, and with a mean of 8 it does so
+  sooner: what a loss costs then depends on which of them the criterion lies in. An iteration is 8 batches, a loss of
+  1,000 examples, and one shard instead of 16 takes both, so that a trial takes two to three seconds.
 """
 
 from __future__ import annotations

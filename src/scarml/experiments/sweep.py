@@ -134,6 +134,7 @@ class Sweep:
             path, n_trials = folder / (cell.file_name + ".gz" * compressed), self.plan.n_trials
             shared = {name: value for name, value in self._settings(cell).items() if name != "n_trials"}
             kept = KeptRows(path, TrialRow, shared)
+            self._take_controls(kept.rows)
             for row in self._rows(cell, kept.missing(n_trials)):
                 kept.add(row)
             done = kept.finish(n_trials)
@@ -191,6 +192,13 @@ class Sweep:
             mean = Crossing(*np.mean([(c.interpolated, c.whole) for c in met[position]], axis=0).tolist())
             self._zero[failure.trial, failure.commit] = mean
         return [self._zero[f.trial, f.commit] for f in failures]
+
+    def _take_controls(self, rows: Iterable[TrialRow]) -> None:
+        """From rows that are there: they are the same for every strategy."""
+        if self.panel.noisy:
+            for r in rows:
+                commit = round(r.failed_at_iter * self.trainer.n_phases)
+                self._zero[r.trial, commit] = Crossing(r.control, r.control_whole)
 
     def _how(self, failure: Failure, commit: int, again: int = 0) -> Looking:
         """How a run that goes on after ``commit`` is watched."""

@@ -147,6 +147,14 @@ def test_a_noisy_algorithm_is_held_against_controls_of_each_trial() -> None:
     assert [row.control for row in again] == [row.control for row in rows]
 
 
+def test_controls_of_rows_that_are_there_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Cell(full(), 0), Cell(full(), 1)
+    noisy_sweep(3).run([first], tmp_path)
+    at_once = noisy_sweep(3).run_cell(second)
+    monkeypatch.setattr(module, "train_to_criterion", None)
+    assert noisy_sweep(3).run([first, second], tmp_path)[3:] == at_once
+
+
 def test_random_values_of_a_trial_are_no_cost() -> None:
     sweep = noisy_sweep(30, n_iters=6)
     zero = [c.interpolated for c in sweep._controls(sweep.failures)]
