@@ -47,10 +47,11 @@ class Settings:
     fraction: str | None = None
     interval: int = 8
     recovery: str = "partial"
-    budget_in: str = "blocks"
-    rank_by: str = "distance"
-    encode: str = "plain"
-    phase_aware: bool = False
+    preset: str = "paper"
+    budget_in: str | None = None
+    rank_by: str | None = None
+    encode: str | None = None
+    phase_aware: bool | None = None
     kill: tuple[str, ...] = ()
     fail_rate: float = 0.0
     stop_loss_sum: float | None = None

@@ -129,15 +129,26 @@ def train(
             rich_help_panel=_SAVES,
         ),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="paper|general",
+            help="Where the next four options begin: as in the paper; or bytes, weighted-distance-per-byte, narrow and "
+            "phase-aware, which costs less after a loss, but rounds what is restored (default: paper)",
+            rich_help_panel=_SAVES,
+        ),
+    ] = None,
     budget_in: Annotated[
         str | None,
-        typer.Option(metavar="blocks|bytes", help="What the fraction counts (default: blocks)", rich_help_panel=_SAVES),
+        typer.Option(
+            metavar="blocks|bytes", help="What the fraction counts (default: the preset's)", rich_help_panel=_SAVES
+        ),
     ] = None,
     rank_by: Annotated[
         str | None,
         typer.Option(
             metavar="distance|distance-per-byte|weighted-distance-per-byte",
-            help="What priority ranks by (default: distance)",
+            help="What priority ranks by (default: the preset's)",
             rich_help_panel=_SAVES,
         ),
     ] = None,
@@ -145,7 +156,7 @@ def train(
         str | None,
         typer.Option(
             metavar="plain|float32|bfloat16|int8|mxint8|narrow",
-            help="A narrower form to save values in; narrow: the narrowest for each field (default: plain)",
+            help="A narrower form to save values in; narrow: the narrowest for each field (default: the preset's)",
             rich_help_panel=_SAVES,
         ),
     ] = None,
@@ -153,7 +164,7 @@ def train(
         bool | None,
         typer.Option(
             "--phase-aware/--no-phase-aware",
-            help="Save least of what the next phase overwrites (default: no)",
+            help="Save least of what the next phase overwrites (default: the preset's)",
             rich_help_panel=_SAVES,
         ),
     ] = None,

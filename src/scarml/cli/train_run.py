@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from scarml.checkpoint.budget import BudgetUnit
-from scarml.checkpoint.policy import RankBy
-from scarml.checkpoint.selection import Checkpoint, Recovery
+from scarml.checkpoint.selection import Checkpoint
 from scarml.cli.budget_words import budget_in_words
 from scarml.cli.exit_codes import FAILED, STOPPED_AND_SAVED, of_error, of_outcome, of_signal
 from scarml.cli.model_error import is_built_in, report_model_error
@@ -118,15 +116,14 @@ def _train(
 
 # ---------------------------------------------------------------------------------------------------- from the settings
 def _checkpoint(s: Settings) -> Checkpoint:
-    return Checkpoint(
+    how = {name: getattr(s, name) for name in ("budget_in", "rank_by", "encode", "phase_aware")}
+    return Checkpoint.preset(
+        s.preset,
         policy=s.policy,
         fraction=s.fraction if s.fraction is not None else "1" if s.policy == "full" else "1/8",
         interval_iters=s.interval,
-        recovery=cast(Recovery, s.recovery),
-        budget_in=cast(BudgetUnit, s.budget_in),
-        rank_by=cast(RankBy, s.rank_by),
-        encode=s.encode,
-        phase_aware=s.phase_aware,
+        recovery=s.recovery,
+        **{name: value for name, value in how.items() if value is not None},
     )
 
 

@@ -38,15 +38,7 @@ __all__ = ["FIGURE", "GENERAL", "bfloat16", "strategies"]
 LOST_FRACTION = Fraction(1, 2)
 EIGHTH, PAPER_INTERVAL = Fraction(1, 8), 8
 """Of the state, in every iteration: the whole state's worth every 8 iterations."""
-GENERAL = Checkpoint(
-    "priority",
-    EIGHTH,
-    PAPER_INTERVAL,
-    budget_in="bytes",
-    rank_by="weighted-distance-per-byte",
-    encode="narrow",
-    phase_aware=True,
-)
+GENERAL = Checkpoint.preset("general", fraction=EIGHTH, interval_iters=PAPER_INTERVAL)
 """One setting for every model."""
 
 

@@ -147,3 +147,16 @@ def test_a_phase_aware_save_is_as_any_other_without_such_tables_and_full_saves_a
     whole = SaveSelector(Checkpoint("full", 1, 4, phase_aware=True), DEAD, seed=0)
     whole.earn()
     assert sizes(whole.select()) == {"L": 16, "R": 16}
+
+
+def test_presets_are_where_settings_begin() -> None:
+    assert Checkpoint.preset("paper") == Checkpoint()
+    general = Checkpoint.preset("general", encode="plain", fraction="1/4")
+    assert (general.budget_in, general.encode, general.fraction) == ("bytes", "plain", Fraction(1, 4))
+    with pytest.raises(UsageError, match="--preset 'best' is unknown; choose one of paper, general"):
+        Checkpoint.preset("best")
+
+
+def test_narrow_is_for_all_tables_that_are_saved() -> None:
+    tables = [*TWO, Table("d", 2, (Field("value"),), derived=True), Table("n", 2, (Field("value", "int64"),))]
+    assert Checkpoint(encode="narrow").encodings(tables) == {"a": {"value": "mxint8"}, "b": {"value": "mxint8"}}

@@ -52,6 +52,8 @@ QP = ("train", "qp")
         ((*QP, "--recovery", "nope"), "'nope' is unknown"),
         ((*QP, "--budget-in", "nope"), "'nope' is unknown"),
         ((*QP, "--rank-by", "nope"), "'nope' is unknown"),
+        ((*QP, "--encode", "nope"), "encoding 'nope' is unknown"),
+        ((*QP, "--preset", "nope"), "--preset 'nope' is unknown; choose one of paper, general"),
         ((*QP, "--kill", "nope"), "--kill 'nope' is not understood"),
         ((*QP, "--fail-rate", "nan"), "--fail-rate is nan; expected a finite number"),
         ((*QP, "--fail-rate", "1"), "--fail-rate is 1.0"),

@@ -136,6 +136,19 @@ def test_policy_full_needs_no_fraction(scarml: Scarml) -> None:
     assert "everything is back at x(0)" in ran.err
 
 
+def test_options_beside_a_preset_are_what_differs_from_it(scarml: Scarml) -> None:
+    def checkpoint(*options: str) -> dict[str, str]:
+        assert scarml("train", "qp", "--max-iters", "3", "--run", "-".join(["r", *options]), *options).code == 3
+        return json.loads(Path("-".join(["r", *options]), "run.json").read_text())["description"]["checkpoint"]
+
+    names = ("budget_in", "encode", "phase_aware")
+    general = checkpoint("--preset", "general")
+    assert [general[n] for n in names] == ["bytes", "narrow", "True"]
+    assert [checkpoint()[n] for n in names] == ["blocks", "plain", "False"]
+    mixed = checkpoint("--preset", "general", "--encode", "bfloat16", "--no-phase-aware")
+    assert [mixed[n] for n in names] == ["bytes", "bfloat16", "False"]
+
+
 RATINGS = "userId,movieId,rating,timestamp\n" + "".join(
     f"{u},{i},{1 + (3 * u + 5 * i) % 9 / 2},0\n" for u in range(1, 13) for i in range(1, 10) if (u * i + u) % 3
 )
