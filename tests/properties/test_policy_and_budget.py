@@ -83,6 +83,24 @@ def test_round_saves_every_block_before_any_block_twice(n_blocks: int, fraction:
     assert order[: 3 * n_blocks] == list(range(n_blocks)) * 3
 
 
+@given(st.integers(1, 60), FRACTIONS, st.integers(1, 5), st.sampled_from(["blocks", "bytes"]))
+def test_mfu_is_round_where_all_are_used_equally_often(n_blocks: int, fraction: str, more: int, unit: str) -> None:
+    tables = [Table("a", n_blocks, (Field("value"),)), Table("b", more, (Field("value", "float64", (3,)),))]
+    mfu, by_turns = (
+        SaveSelector(Checkpoint(p, fraction, 8, budget_in=unit), tables, seed=0)  # type: ignore[arg-type]
+        for p in ("mfu", "round")
+    )
+    n_uses = {t.name: np.zeros(t.n_blocks) for t in tables}
+    for _ in range(20):
+        mfu.earn()
+        by_turns.earn()
+        n_uses = {name: n + 3 for name, n in n_uses.items()}
+        chosen, in_turn = mfu.select(n_uses=n_uses), by_turns.select()
+        assert {n: ids.tolist() for n, ids in chosen.items()} == {n: ids.tolist() for n, ids in in_turn.items()}
+        for name, ids in chosen.items():
+            n_uses[name][ids] = 0
+
+
 def test_random_is_uniform() -> None:
     table = Table("a", 20, (Field("value"),))
     selector = SaveSelector(Checkpoint("random", "1/4", 4), [table], seed=0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from scarml.control.checkpoint_coordinator import CheckpointCoordinator, SaveSte
 from scarml.control.controller import Controller
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.repair_coordinator import RepairCoordinator
+from scarml.core.model import ALL
 from scarml.engine import worker
 from scarml.engine.node import BlockHolder, Handed, HandOver, Reply, Store, Stored
 from scarml.engine.node_host import NodeHost
@@ -183,7 +184,7 @@ def _without_cache(patch: pytest.MonkeyPatch, version_of: Callable[[BlockHolder]
                 versions = Versions.initial(len(part.blocks))
                 versions.set(np.arange(len(versions)), version_of(self))
                 nobody = np.zeros(len(versions), bool)
-                cache = CachePart(part.blocks, versions, versions, given_up=nobody, taken_over=nobody)
+                cache = replace(part.cache, durable=versions, staged=versions, given_up=nobody, taken_over=nobody)
                 believed.setdefault(name, []).append(HandOver(part.blocks, cache))
         original(self, believed)
 
@@ -196,6 +197,28 @@ def _claims_too_much(patch: pytest.MonkeyPatch) -> None:
 
 def _claims_too_little(patch: pytest.MonkeyPatch) -> None:
     _without_cache(patch, lambda holder: Version(0, 0, 0))
+
+
+def _hands_over_no_counts(patch: pytest.MonkeyPatch) -> None:
+    original = BlockCache.part
+
+    def part(self: BlockCache, ids: Any) -> CachePart:
+        whole = original(self, ids)
+        return replace(whole, n_uses=np.zeros_like(whole.n_uses))
+
+    patch.setattr(BlockCache, "part", part)
+
+
+def _counts_dropped_phases(patch: pytest.MonkeyPatch) -> None:
+    original = Server._forget_phase
+
+    def forget(self: Server) -> None:
+        for name, accumulator in self._accumulators.items():
+            if name in self.holder.caches:
+                self.holder.caches[name].use(ALL, accumulator.n_updates)
+        original(self)
+
+    patch.setattr(Server, "_forget_phase", forget)
 
 
 def _forgets_earlier_losses(patch: pytest.MonkeyPatch) -> None:
@@ -256,6 +279,8 @@ MUTATIONS = (
         _claims_too_little,
         faults=("scale", "drain one", "driver cut off"),
     ),
+    Mutation("numbers of uses not handed over", _hands_over_no_counts, faults=("scale", "drain one")),
+    Mutation("uses of a dropped phase counted", _counts_dropped_phases),
     Mutation("a repair forgets what was lost before", _forgets_earlier_losses, faults=("kill one", "kill one again")),
     Mutation("a repair is not begun again", _goes_on_where_it_was, 100, ("kill one", "kill one again")),
     Mutation("a repair mends survivors too", _mends_everything),

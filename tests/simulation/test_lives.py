@@ -35,6 +35,11 @@ def test_lives(start: int) -> None:
     assert all(life.outcome in ("max-iters", "converged") for life in lived)
 
 
+def test_lives_in_which_blocks_are_used_by_different_frequencies() -> None:
+    lived = [live(seed, tiny_problem("sparse")) for seed in range(10)]
+    assert sum(life.checks["invariant 6"] for life in lived) > 100
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("start", range(1_000, 3_000, 250))
 def test_more_lives(start: int) -> None:

@@ -1,15 +1,16 @@
 """The in-memory copy of the running checkpoint: what a block would be restored to (section 4.3 of the paper).
 
 One `BlockCache` stands beside the current blocks of one table on one node. It scores how far each block has moved since
-it was last staged, copies chosen blocks into itself and into a staging buffer, and knows for each block two versions:
-*staged* (chosen and copied, on its way to the store) and *durable* (the store has reported it whole). Selection goes by
-staged values; recovery and reports by durable versions.
+it was last staged, and counts how often it has been used since. It copies chosen blocks into itself and into a staging
+buffer, and knows for each block two versions: *staged* (chosen and copied, on its way to the store) and *durable* (the
+store has reported it whole). Selection goes by staged values; recovery and reports by durable versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,11 @@ from scarml.checkpoint.encoding import element_counts, encodings_for
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Array, Blocks, Ids, concatenate
 from scarml.core.contract import check_distance
+from scarml.core.model import WholeTable
 
 __all__ = ["BlockCache", "CachePart", "Distance"]
 
+_T = TypeVar("_T", bound=np.generic)
 Distance = Callable[[Blocks, Blocks], NDArray[np.float64]]
 
 
@@ -40,6 +43,7 @@ class CachePart:
         durable, staged: the versions.
         given_up: whose last save will never be durable.
         taken_over: of which the store may yet get something newer from a lost node.
+        n_uses: how often they were used since they were staged.
     """
 
     saved: Blocks
@@ -47,6 +51,7 @@ class CachePart:
     staged: Versions
     given_up: NDArray[np.bool_]
     taken_over: NDArray[np.bool_]
+    n_uses: Ids
 
     def take(self, at: Ids) -> CachePart:
         """A copy of the part at these positions."""
@@ -56,6 +61,7 @@ class CachePart:
             self.staged.take(at),
             given_up=self.given_up[at],
             taken_over=self.taken_over[at],
+            n_uses=self.n_uses[at],
         )
 
 
@@ -87,6 +93,7 @@ class BlockCache:
         self._distance = distance
         self._given_up = np.zeros(len(blocks), bool)
         self._taken_over = np.full(len(blocks), taken_over, bool)
+        self._n_uses = np.zeros(len(blocks), np.int64)
         self._in_flight: _InFlight | None = None
         self._buffer: dict[str, Array] = {}
         self.durable = versions
@@ -122,6 +129,29 @@ class BlockCache:
             distance[current.is_nonfinite()] = np.nan
         return distance
 
+    @property
+    def n_uses(self) -> Ids:
+        """How often each block has been used since it was staged, or restored, shape (n,). Do not write into it."""
+        return self._n_uses
+
+    def use(self, ids: Ids | WholeTable, n: Ids | int) -> None:
+        """These blocks (strictly increasing, or `ALL` that are held) have been used so often, or so often each.
+
+        A *use* is one shard's update to a block in one commit: an update to `ALL` uses each block once, and a block at
+        home on a worker is used once in each commit for which its shard computes it. Uses count once the commit is
+        decided, so that a phase that is dropped and run again is not counted twice.
+        """
+        if isinstance(ids, WholeTable):
+            self._n_uses += n
+        else:
+            self._n_uses[self._saved.positions(ids)] += n
+
+    def uses(self) -> NDArray[np.float64]:
+        """What selection goes by: `n_uses`, and +inf for a block whose last save was given up."""
+        n_uses = self._n_uses.astype(np.float64)
+        n_uses[self._given_up] = np.inf
+        return n_uses
+
     def changed(self, current: Blocks) -> Ids:
         """The blocks whose bytes differ from the durable ones: what a graceful stop still has to save."""
         behind = self.durable.is_older_than(self.staged) | self._given_up | self._taken_over
@@ -134,7 +164,8 @@ class BlockCache:
         """Copy the blocks ``ids``, rounded, into the cache and into the staging buffer.
 
         A block that is not finite is never saved over a finite one: it is left out. So is one that rounding takes
-        beyond what its encoding can hold.
+        beyond what its encoding can hold. Uses are counted anew for all of them: one that is left out again and again
+        must not stand in the way of others.
 
         Args:
             current, ids: what to copy.
@@ -144,6 +175,7 @@ class BlockCache:
         Returns:
             The staged blocks, valid until the next `stage`; and the ids that were left out.
         """
+        self._n_uses[self._saved.positions(ids)] = 0
         staged = current.take(ids, out=self._buffer_for(current, len(ids)))
         if not exact:
             self._round(staged)
@@ -182,15 +214,24 @@ class BlockCache:
         self.durable.put(at, versions)
         self.staged.put(at, versions)
         self._given_up[at] = False
+        self._n_uses[at] = 0
 
     def adopt(self, blocks: Blocks, versions: Versions) -> None:
         """Take over a lost node's blocks, just restored, beside those held or in their place."""
         nobody, everybody = np.zeros(len(blocks), bool), np.ones(len(blocks), bool)
-        self.join(CachePart(blocks, versions, versions, given_up=nobody, taken_over=everybody))
+        n_uses = np.zeros(len(blocks), np.int64)
+        self.join(CachePart(blocks, versions, versions, given_up=nobody, taken_over=everybody, n_uses=n_uses))
 
     def part(self, ids: Ids) -> CachePart:
         """A copy of what is held of the blocks ``ids``, for another node; with no save in flight."""
-        whole = CachePart(self._saved, self.durable, self.staged, given_up=self._given_up, taken_over=self._taken_over)
+        whole = CachePart(
+            self._saved,
+            self.durable,
+            self.staged,
+            given_up=self._given_up,
+            taken_over=self._taken_over,
+            n_uses=self._n_uses,
+        )
         return whole.take(self._saved.positions(ids))
 
     def keep(self, ids: Ids) -> None:
@@ -214,8 +255,8 @@ class BlockCache:
             both.put(part_at, b)
             return both
 
-        def flags(a: NDArray[np.bool_], b: NDArray[np.bool_]) -> NDArray[np.bool_]:
-            both = np.zeros(len(joined), bool)
+        def each(a: NDArray[_T], b: NDArray[_T]) -> NDArray[_T]:
+            both = np.zeros(len(joined), a.dtype)
             both[mine_at], both[part_at] = a, b
             return both
 
@@ -223,8 +264,9 @@ class BlockCache:
             joined,
             versions(mine.durable, part.durable),
             versions(mine.staged, part.staged),
-            given_up=flags(mine.given_up, part.given_up),
-            taken_over=flags(mine.taken_over, part.taken_over),
+            given_up=each(mine.given_up, part.given_up),
+            taken_over=each(mine.taken_over, part.taken_over),
+            n_uses=each(mine.n_uses, part.n_uses),
         )
         if self._in_flight is not None:
             again = np.isin(self._in_flight.ids, part.saved.ids)
@@ -234,7 +276,7 @@ class BlockCache:
 
     def _replace(self, whole: CachePart) -> None:
         self._saved, self.durable, self.staged = whole.saved, whole.durable, whole.staged
-        self._given_up, self._taken_over = whole.given_up, whole.taken_over
+        self._given_up, self._taken_over, self._n_uses = whole.given_up, whole.taken_over, whole.n_uses
         self._buffer = {}
 
     def _round(self, staged: Blocks) -> None:

@@ -1,8 +1,12 @@
-"""Which blocks to save: the paper's three strategies (section 5.4) and the traditional full checkpoint.
+"""Which blocks to save: the paper's three strategies (section 5.4), two of CPR, and the traditional full checkpoint.
 
 A policy is a value that scores every block; the blocks with the highest scores are saved, as far as the budget goes.
 All blocks of all tables compete with each other. Equal scores are settled by table and id, so that the choice does not
-depend on which node answered first. Policies of the user's own are made known by `register`.
+depend on which node answered first. A policy of the user's own is named ``module:Class``, or made known by `register`.
+
+CPR: Maeng et al., Understanding and Improving Failure Tolerant Training for Deep Learning Recommendation with Partial
+Recovery, MLSys 2021. It saves rows of embedding tables by how often they are used, which costs less than measuring how
+far they have moved.
 """
 
 from __future__ import annotations
@@ -10,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetUnit
 from scarml.core.block import Ids
+from scarml.core.imported import imported, is_importable
 from scarml.core.rng import stream
 from scarml.errors import UsageError
 
@@ -24,16 +29,22 @@ __all__ = [
     "POLICIES",
     "Candidates",
     "Full",
+    "MostFrequentlyUsed",
     "Policy",
     "Priority",
+    "Quantity",
     "Random",
     "RankBy",
     "Round",
+    "SubSampledUsed",
     "choose",
+    "needs_of",
     "policy_named",
     "register",
 ]
 
+Quantity = Literal["distance", "n_uses"]
+"""What a policy may want to know of every block: names of `Candidates`."""
 RankBy = Literal["distance", "distance-per-byte", "weighted-distance-per-byte"]
 
 
@@ -46,15 +57,21 @@ class Candidates:
         distance: from its last saved value; +inf for a block whose save was given up, NaN for one that is not finite.
             Zeros for policies that do not ask for distances.
         weight: how much the loss feels it when a block moves (`Table.weights`); ones where the model does not say.
+        n_uses: how often it was used since it was last staged for a save, see `BlockCache.use`; +inf for a block whose
+            save was given up. Zeros for policies that do not ask for uses.
     """
 
     size_bytes: Ids
     distance: NDArray[np.float64]
     weight: NDArray[np.float64]
+    n_uses: NDArray[np.float64]
 
 
 class Policy(Protocol):
-    """Scores blocks; a score of 0 or less, or NaN, means: do not save."""
+    """Scores blocks; a score of 0 or less, or NaN, means: do not save.
+
+    It says what it needs by ``needs_distances``, and by ``needs_uses``, which may be left out for False.
+    """
 
     name: ClassVar[str]
     needs_distances: ClassVar[bool]
@@ -96,8 +113,7 @@ class Round:
 
     def scores(self, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> NDArray[np.float64]:
         """Highest for the block whose turn it is."""
-        n = len(candidates.size_bytes)
-        return n - ((np.arange(n, dtype=np.float64) - cursor) % n)
+        return _turns(len(candidates.size_bytes), cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +129,48 @@ class Random:
 
 
 @dataclass(frozen=True, slots=True)
+class MostFrequentlyUsed:
+    """The blocks that were used most often since they were last saved (CPR's MFU); unused ones are not saved.
+
+    Of those used equally often, the one whose turn it is comes first. So where every iteration uses all blocks equally
+    often, the one saved longest ago is used most, and this is `Round`, block by block.
+    """
+
+    name: ClassVar[str] = "mfu"
+    needs_distances: ClassVar[bool] = False
+    needs_uses: ClassVar[bool] = True
+
+    def scores(self, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> NDArray[np.float64]:
+        """Uses, and less than one more for the turn."""
+        n_uses = candidates.n_uses
+        turns = _turns(len(n_uses), cursor) / (len(n_uses) + 1)
+        return np.where(n_uses > 0, n_uses + turns, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class SubSampledUsed:
+    """A random choice of blocks that a sample of the uses has hit (CPR's SSU).
+
+    CPR puts one access in ``period`` on a list of distinct blocks, and saves those, or as many of them as the budget
+    pays for, at random. A block that was used n times is on such a list with probability 1 - (1 - 1/period)^n; so the
+    list is drawn here, from the numbers of uses alone. For one save that is CPR's distribution. Lists of successive
+    saves are drawn independently, where CPR's remembers: a block that was left out gets another chance at the next save
+    without being used again.
+    """
+
+    name: ClassVar[str] = "ssu"
+    needs_distances: ClassVar[bool] = False
+    needs_uses: ClassVar[bool] = True
+    period: int = 2
+
+    def scores(self, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> NDArray[np.float64]:
+        """Uniform in (0, 1] for blocks on the list, else 0."""
+        n, rng = len(candidates.n_uses), stream(seed, "policy-ssu", n_saves)
+        is_listed = rng.random(n) < 1.0 - (1.0 - 1.0 / self.period) ** candidates.n_uses
+        return np.where(is_listed, 1.0 - rng.random(n), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Full:
     """Everything, every C iterations: the traditional checkpoint. A fraction other than 1 is refused."""
 
@@ -124,7 +182,9 @@ class Full:
         return np.ones(len(candidates.size_bytes))
 
 
-POLICIES: dict[str, Callable[[], Policy]] = {p.name: p for p in (Priority, Round, Random, Full)}
+POLICIES: dict[str, Callable[[], Policy]] = {
+    p.name: p for p in (Priority, Round, Random, MostFrequentlyUsed, SubSampledUsed, Full)
+}
 """How each is made, by name."""
 
 
@@ -148,6 +208,12 @@ def register(policy: type[Policy]) -> type[Policy]:
         'first'
         >>> _ = POLICIES.pop("first")
     """
+    POLICIES[policy.name] = _checked(policy)
+    return policy
+
+
+def _checked(policy: type[Policy]) -> type[Policy]:
+    """A class of the user's own, seen to have what is needed, and a name of its own."""
     lacking = [what for what in ("name", "needs_distances", "scores") if not hasattr(policy, what)]
     if lacking:
         raise UsageError(f"policy {policy.__name__} has no {lacking[0]!r}; expected name, needs_distances and scores")
@@ -159,15 +225,50 @@ def register(policy: type[Policy]) -> type[Policy]:
         raise UsageError(
             f"policy {policy.__name__} calls itself {policy.name!r}, as another does; give it another name"
         )
-    POLICIES[policy.name] = policy
     return policy
 
 
 def policy_named(name: str, rank_by: RankBy = "distance") -> Policy:
-    """The policy of that name. Raises UsageError with the names there are."""
-    if name not in POLICIES:
-        raise UsageError(f"--policy {name!r} is unknown; choose one of {', '.join(POLICIES)}")
-    return Priority(rank_by) if name == Priority.name else POLICIES[name]()
+    """The policy of that name, or the user's own ``module:Class``.
+
+    Args:
+        name: of `POLICIES`, or of a class that can be imported and is made without arguments.
+        rank_by: for `Priority`.
+
+    Raises:
+        UsageError: there is none of that name, with the names there are; the class cannot be imported, or is no policy.
+
+    Example:
+        >>> policy_named("round")
+        Round()
+    """
+    if name == Priority.name:
+        return Priority(rank_by)
+    if name in POLICIES:
+        return POLICIES[name]()
+    if not is_importable(name):
+        known = ", ".join(POLICIES)
+        raise UsageError(f"--policy {name!r} is unknown; choose one of {known}, or module:Class for one of your own")
+    found = imported(name, "policy")
+    if not isinstance(found, type):
+        raise UsageError(f"policy {name!r} is a {type(found).__name__}; expected a class")
+    return _checked(found)()
+
+
+def needs_of(policy: Policy) -> tuple[Quantity, ...]:
+    """What it wants to know of every block.
+
+    Example:
+        >>> needs_of(policy_named("priority")), needs_of(policy_named("mfu"))
+        (('distance',), ('n_uses',))
+    """
+    asked: dict[Quantity, Any] = {"distance": policy.needs_distances, "n_uses": getattr(policy, "needs_uses", False)}
+    return tuple(what for what, is_needed in asked.items() if is_needed)
+
+
+def _turns(n: int, cursor: int) -> NDArray[np.float64]:
+    """Shape (n,): n for the block whose turn it is, n - 1 for the next, and so on down to 1."""
+    return n - ((np.arange(n, dtype=np.float64) - cursor) % n)
 
 
 def choose(scores: NDArray[np.float64], size_bytes: Ids, unit: BudgetUnit, balance: Fraction) -> Ids:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
 from scarml.checkpoint.encoding import Encodings, encoding_named, encodings_for, narrow, stored_block_bytes
-from scarml.checkpoint.policy import Candidates, Full, RankBy, choose, policy_named
+from scarml.checkpoint.policy import Candidates, Full, Quantity, RankBy, choose, needs_of, policy_named
 from scarml.checkpoint.schedule import Schedule
 from scarml.core.block import Ids, Table
 from scarml.errors import UsageError
@@ -33,8 +33,8 @@ class Checkpoint:
     """What to save, how often, and how to recover.
 
     Args:
-        policy: ``priority``, ``round``, ``random`` or ``full``; or the name of one of the user's own
-            (`scarml.checkpoint.policy.register`).
+        policy: ``priority``, ``round``, ``random``, ``mfu``, ``ssu`` or ``full``; or one of the user's own, as
+            ``module:Class``, or by the name that it has been registered with (`scarml.checkpoint.policy.register`).
         fraction: r, the part of the state that one save writes; ``"1/8"``, 0.125 or a Fraction. ``full`` means 1.
         interval_iters: C, iterations in which the whole state's worth is written.
         recovery: ``partial`` restores what was lost; ``repair`` does, and then lets the model mend it, if it can;
@@ -181,9 +181,19 @@ class SaveSelector:
         self._owed = np.zeros(len(cost), bool)
 
     @property
+    def needs(self) -> tuple[Quantity, ...]:
+        """What `select` wants to know of all blocks."""
+        return needs_of(self._policy)
+
+    @property
     def needs_distances(self) -> bool:
         """Whether `select` wants distances."""
-        return self._policy.needs_distances
+        return "distance" in self.needs
+
+    @property
+    def needs_uses(self) -> bool:
+        """Whether `select` wants numbers of uses."""
+        return "n_uses" in self.needs
 
     @property
     def is_full(self) -> bool:
@@ -210,22 +220,23 @@ class SaveSelector:
                 self._owed[start + ids[t.name]] = True
             start += t.n_blocks
 
-    def select(self, distances: Mapping[str, NDArray[np.float64]] | None = None) -> dict[str, Ids]:
+    def select(
+        self,
+        distances: Mapping[str, NDArray[np.float64]] | None = None,
+        n_uses: Mapping[str, NDArray[np.float64]] | None = None,
+    ) -> dict[str, Ids]:
         """Choose within the budget, and account for it.
 
         Args:
             distances: per table the distance of each block from its last saved value, shape (n_blocks,); None for
                 policies that do not ask for them.
+            n_uses: in the same way, how often each block has been used since it was staged; see `BlockCache.uses`.
 
         Returns:
             Per table the ids to save, ascending; tables of which nothing is saved are left out.
         """
-        n = len(self._size_bytes)
-        parts = [np.zeros(n)] if distances is None else [distances[t.name] for t in self._tables]
-        joined = parts[0] if len(parts) == 1 else np.concatenate(parts)
-        scores = self._policy.scores(
-            Candidates(self._size_bytes, joined, self._weights), self._n_saves, self._cursor, self._seed
-        )
+        candidates = Candidates(self._size_bytes, self._joined(distances), self._weights, self._joined(n_uses))
+        scores = self._policy.scores(candidates, self._n_saves, self._cursor, self._seed)
         if self._owed.any():
             scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
         picked = self._choose(scores)
@@ -251,6 +262,13 @@ class SaveSelector:
         rest[first] = 0
         then = choose(rest, self._size_bytes, unit, balance - int(self._cost[first].sum()))
         return np.union1d(first, then)
+
+    def _joined(self, of_tables: Mapping[str, NDArray[np.float64]] | None) -> NDArray[np.float64]:
+        """Of all tables, one after the other; zeros for what nobody has asked for."""
+        if of_tables is None:
+            return np.zeros(len(self._size_bytes))
+        parts = [of_tables[t.name] for t in self._tables]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _is_floating(table: Table) -> bool:

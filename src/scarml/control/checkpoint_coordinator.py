@@ -1,6 +1,6 @@
 """The checkpoint coordinator: the four steps of a save (section 4.3 of the paper).
 
-    1. ask every node for the distances of its blocks from their saved values;
+    1. ask every node for what the policy goes by: the distances of its blocks from their saved values, say;
     2. collect them;
     3. choose the blocks, and tell their owners;
     4. the owners copy them into their caches (training may go on), then store them in the background.
@@ -19,15 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.checkpoint.policy import Quantity
 from scarml.checkpoint.selection import SaveSelector
 from scarml.checkpoint.version_index import Version
 from scarml.control.messages import (
     Action,
+    BlocksMeasured,
     BlocksStaged,
     CompleteUnit,
-    DistancesMeasured,
     GiveUpSave,
-    MeasureDistances,
+    MeasureBlocks,
     RetrySave,
     SaveBlocks,
     SaveCommitted,
@@ -51,7 +52,7 @@ class SaveStep(Enum):
     """How far the save in flight has come."""
 
     IDLE = "no save in flight"
-    MEASURING = "waiting for distances"
+    MEASURING = "waiting for what blocks are chosen by"
     STAGING = "waiting for caches to be up to date"
     WRITING = "waiting for the store"
     RECORDING = "waiting for the record of a complete full save"
@@ -65,7 +66,7 @@ class _Save:
     measuring: set[NodeId] = field(default_factory=set)
     staging: set[NodeId] = field(default_factory=set)
     writing: set[NodeId] = field(default_factory=set)
-    distances: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    values: dict[Quantity, dict[str, NDArray[np.float64]]] = field(default_factory=dict)
     changed: dict[str, list[Ids]] = field(default_factory=dict)
     attempts: dict[NodeId, int] = field(default_factory=dict)
     segments: list[str] = field(default_factory=list)
@@ -158,26 +159,28 @@ class CheckpointCoordinator:
         self._save = save = _Save(self._next_save_id, version, final)
         self._next_save_id += 1
         actions: list[Action] = [report("save_started", save_id=save.save_id, iteration=version.iteration, final=final)]
-        if self._selector.is_full or not (final or self._selector.needs_distances):
+        needs = () if final else self._selector.needs
+        if self._selector.is_full or not (final or needs):
             return actions + self._choose(save)
         self.step = SaveStep.MEASURING
         view = self._recovery.view
         save.measuring = set(view.nodes)
-        save.distances = {t.name: np.zeros(t.n_blocks) for t in self._layout.saved_tables}
-        return actions + [Send(n, MeasureDistances(view.number, save.save_id, final)) for n in view.nodes]
+        save.values = {what: {t.name: np.zeros(t.n_blocks) for t in self._layout.saved_tables} for what in needs}
+        return actions + [Send(n, MeasureBlocks(view.number, save.save_id, needs, final)) for n in view.nodes]
 
     # ------------------------------------------------------------------------------------------------ the steps of one
-    def on_distances(self, event: DistancesMeasured) -> list[Action]:
+    def on_measured(self, event: BlocksMeasured) -> list[Action]:
         """Steps 2 and 3."""
         save = self._current(event.save_id)
         if save is None or event.node not in save.measuring:
             return []
         save.measuring.remove(event.node)
-        for name, (ids, distance) in event.distances.items():
-            if len(ids) == len(save.distances[name]):  # of one node that has them all
-                save.distances[name] = distance
-            else:
-                save.distances[name][ids] = distance
+        for name, ids in event.ids.items():
+            for what, tables in event.values.items():
+                if len(ids) == len(save.values[what][name]):  # of one node that has them all
+                    save.values[what][name] = tables[name]
+                else:
+                    save.values[what][name][ids] = tables[name]
             save.changed.setdefault(name, []).append(ids)
         return [] if save.measuring else self._choose(save)
 
@@ -191,11 +194,11 @@ class CheckpointCoordinator:
                 first = self._layout.saved_tables[0]
                 chosen = {first.name: first.all_ids[:1]}
         else:
-            chosen = self._selector.select(save.distances or None)
-        if save.distances and not save.final:
-            self._drift, self._drift_at_iter = save.distances, save.version.iteration
+            chosen = self._selector.select(save.values.get("distance"), save.values.get("n_uses"))
+        if "distance" in save.values:
+            self._drift, self._drift_at_iter = save.values["distance"], save.version.iteration
             self._without_drift = {name: [ids] for name, ids in chosen.items()}
-        save.distances, save.changed = {}, {}
+        save.values, save.changed = {}, {}
         save.n_blocks = sum(len(ids) for ids in chosen.values())
         parts = self._recovery.split_by_owner({name: ids for name, ids in chosen.items() if len(ids)})
         save.parts, save.staging, save.writing = parts, set(parts), set(parts)
@@ -341,7 +344,7 @@ class CheckpointCoordinator:
         if save is None or self.step is SaveStep.RECORDING:
             return []
         if self.step is SaveStep.MEASURING:
-            return self.void(f"{node} was lost while distances were measured")
+            return self.void(f"{node} was lost while blocks were measured")
         save.final = False  # what is restored may be older: it is not the last save any more
         if node in save.writing or node in save.staging:
             save.whole = False

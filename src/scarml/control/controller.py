@@ -97,7 +97,7 @@ class Controller:
             m.Committed: self._on_committed,
             m.LossComputed: self._on_evaluated,
             m.MetricsComputed: self._on_evaluated,
-            m.DistancesMeasured: lambda e: self._after_save_event(self.saves.on_distances(e)),
+            m.BlocksMeasured: lambda e: self._after_save_event(self.saves.on_measured(e)),
             m.BlocksStaged: lambda e: self._after_save_event(self.saves.on_staged(e)),
             m.SaveCommitted: lambda e: self._after_save_event(self.saves.on_committed(e)),
             m.SaveFailed: lambda e: self._after_save_event(self.saves.on_failed(e)),

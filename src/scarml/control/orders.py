@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scarml.checkpoint.policy import Quantity
 from scarml.checkpoint.version_index import Version
 from scarml.control.view import NodeId, View
 from scarml.core.block import Ids
@@ -22,7 +23,7 @@ __all__ = [
     "EvaluateMetrics",
     "GiveUpSave",
     "InstallView",
-    "MeasureDistances",
+    "MeasureBlocks",
     "NodeOrder",
     "Push",
     "RetrySave",
@@ -103,14 +104,16 @@ class EvaluateMetrics:
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureDistances:
-    """Step 1 of a save: how far has each of your blocks moved since it was saved?
+class MeasureBlocks:
+    """Step 1 of a save: how far has each of your blocks moved since it was saved, or how often was it used?
 
-    ``changed_only`` asks instead for the blocks whose bytes differ from the durable ones (a graceful stop).
+    ``needs`` is what the policy goes by. ``changed_only`` asks instead for the blocks whose bytes differ from the
+    durable ones (a graceful stop).
     """
 
     view: int
     save_id: int
+    needs: tuple[Quantity, ...] = ("distance",)
     changed_only: bool = False
 
 
@@ -153,7 +156,7 @@ NodeOrder = (
     | CommitPhase
     | EvaluateLoss
     | EvaluateMetrics
-    | MeasureDistances
+    | MeasureBlocks
     | SaveBlocks
     | RetrySave
     | GiveUpSave

@@ -30,8 +30,13 @@ class Accumulator:
         self._row_of_id = blocks.positions
         self._combine = combine
         self._sum: Array | None = None
-        self._touched = np.zeros(len(blocks), bool)
+        self._n_updates = np.zeros(len(blocks), np.int64)
         self._lengths = blocks.lengths if self._ragged else np.zeros(0, np.int64)
+
+    @property
+    def n_updates(self) -> Ids:
+        """How many updates each block of the container has got since `clear`, shape (n,); valid until the next call."""
+        return self._n_updates
 
     def fold(self, update: Update) -> None:
         """Add (or assign) one shard's update. Its ids must all be in this container.
@@ -42,27 +47,26 @@ class Accumulator:
         ids = self._ids if update.ids is ALL else update.ids
         assert isinstance(ids, np.ndarray)
         at = self._row_of_id(ids)
-        if self._combine == "assign" and self._touched[at].any():
-            twice = ids[self._touched[at]][:5].tolist()
+        if self._combine == "assign" and self._n_updates[at].any():
+            twice = ids[self._n_updates[at] > 0][:5].tolist()
             raise ModelError(
                 f"two shards assign blocks {twice} of table {self._table.name!r}; expected one writer each"
             )
         total = self._memory_for(update.values)
-        where: Array | slice = slice(None) if len(at) == len(self._ids) else at
-        if self._ragged and not isinstance(where, slice):
-            where = flat_index(self._lengths, at)
+        blocks: Array | slice = slice(None) if len(at) == len(self._ids) else at
+        where = flat_index(self._lengths, at) if self._ragged and not isinstance(blocks, slice) else blocks
         if self._combine == "add":
             total[where] += update.values
         else:
             total[where] = update.values
-        self._touched[at] = True
+        self._n_updates[blocks] += 1
 
     def apply_to(self, blocks: Blocks, apply: Callable[[dict[str, Array], Array], Mapping[str, Array]]) -> None:
         """Let ``apply(fields, combined)`` compute the new fields of touched blocks, store them, and start afresh."""
-        if self._sum is not None and self._touched.all():
+        if self._sum is not None and self._n_updates.all():
             self._store(blocks, self._applied(apply, blocks.fields, self._sum))
-        elif self._sum is not None and self._touched.any():
-            at = np.flatnonzero(self._touched)
+        elif self._sum is not None and self._n_updates.any():
+            at = np.flatnonzero(self._n_updates)
             some = blocks.take(self._ids[at])
             combined = self._sum[flat_index(self._lengths, at) if self._ragged else at]
             blocks.put(Blocks(self._table, some.ids, self._applied(apply, some.fields, combined)))
@@ -72,12 +76,12 @@ class Accumulator:
         """Forget everything folded so far."""
         if self._sum is not None:
             self._sum[...] = 0
-        self._touched[...] = False
+        self._n_updates[...] = 0
 
     def _memory_for(self, values: Array) -> Array:
         shape = (int(self._lengths.sum()),) if self._ragged else (len(self._ids), *values.shape[1:])
         if self._sum is None or self._sum.shape != shape or self._sum.dtype != values.dtype:
-            if self._touched.any():
+            if self._n_updates.any():
                 raise ModelError(
                     f"updates to table {self._table.name!r} differ in dtype or shape within a phase: "
                     f"{values.dtype}{values.shape[1:]} after {self._sum.dtype if self._sum is not None else None}"

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from scarml.core.accumulator import Accumulator
 from scarml.core.block import Blocks, Ids, Table
 from scarml.core.contract import check_loss, check_metric_sums
@@ -73,6 +75,11 @@ class Sequential:
         self.tables = {t.name: t for t in model.tables(data)}
         self.state: State = {t.name: initial_blocks(model, t, t.all_ids, seed) for t in self.tables.values()}
         self.iteration = 0
+        self.uses: dict[str, Ids] = {}
+        """Of the last phase, per table that is saved and was used: how often each block was.
+
+        Of tables at home on servers that is `Accumulator.n_updates`; a shard that computes a block of its own uses it
+        once."""
         self._accumulators: dict[str, Accumulator] = {}
         self.rebuild()
 
@@ -116,12 +123,17 @@ class Sequential:
                 self._accumulator(update.table).fold(update)
             for name, blocks in computed.local.items():
                 new_local.setdefault(name, []).append(blocks)
+        self.uses = {}
         for name, acc in self._accumulators.items():
             table = self.tables[name]
+            if not table.derived and acc.n_updates.any():
+                self.uses[name] = acc.n_updates.copy()
             acc.apply_to(self.state[name], partial(self.model.apply, ctx, table))
         for name, parts in new_local.items():
+            self.uses[name] = np.zeros(self.tables[name].n_blocks, np.int64)
             for blocks in parts:
                 self.state[name].put(blocks)
+                self.uses[name][blocks.ids] += 1
         return n_examples
 
     def rebuild(self) -> None:

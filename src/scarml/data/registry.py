@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from scarml.core.imported import imported, is_importable
 from scarml.data import covtype, jester, kos, mnist, movielens, newsgroups, reuters
 from scarml.data.location import is_present
-from scarml.data.own_file import is_path, read_own_file
-from scarml.errors import DataError
+from scarml.data.own_file import KINDS, is_path, read_own_file
+from scarml.errors import DataError, UsageError
 
 __all__ = ["DataSet", "has_test", "list_data_sets", "load", "load_test"]
 
@@ -180,23 +181,36 @@ def list_data_sets() -> list[DataSet]:
 
 
 def load(name: str) -> Any:
-    """A data set, as `Classification`, `Ratings` or `Corpus`.
+    """A data set, as `Classification`, `Ratings` or `Corpus`; of the user's own, as whatever their model takes.
 
     Args:
-        name: of one of the list, or the path of a file, which has a ``/`` or a ``.`` in it (`scarml.data.own_file`).
+        name: of one of the list; or the path of a file, which has a ``/`` or a ``.`` in it (`scarml.data.own_file`); or
+            ``module:function``, for what a function of the user's own returns. It is called without arguments, in every
+            process that trains on it, and must return the same each time.
 
     Raises:
         DataError: if there is no such data set or file, or it is damaged or incomplete.
+        UsageError: if there is no such function.
     """
     for data_set in _DATA_SETS:
         if data_set.name == name:
             return data_set.read()
+    if is_importable(name) and name.partition(":")[0] not in KINDS:
+        return _called(name)
     if is_path(name):
         return read_own_file(name)
     raise DataError(
         f"there is no data set {name!r}; there are {', '.join(d.name for d in _DATA_SETS)}; a file of your own is "
-        "named by its path, with its suffix"
+        "named by its path, with its suffix, and one that your own code makes by module:function"
     )
+
+
+def _called(name: str) -> Any:
+    """What the user's function returns."""
+    make = imported(name, "data set")
+    if not callable(make):
+        raise UsageError(f"data set {name!r} is a {type(make).__name__}; expected a function that returns the data")
+    return make()
 
 
 def has_test(name: str) -> bool:

@@ -161,5 +161,5 @@ def _is_withheld(output: Output, lag: int) -> bool:
     if isinstance(output, Reply):
         if isinstance(output.event, m.Prepared):
             return True
-        return lag == 1 and isinstance(output.event, (m.DistancesMeasured, m.BlocksStaged, m.SaveCommitted))
+        return lag == 1 and isinstance(output.event, (m.BlocksMeasured, m.BlocksStaged, m.SaveCommitted))
     return lag == 1 and isinstance(output, Store)

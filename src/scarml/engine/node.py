@@ -354,7 +354,7 @@ class BlockHolder:
         match order:
             case m.InstallView():
                 return [Reply(self.install(order))]
-            case m.MeasureDistances() if self.obeys(order.view):
+            case m.MeasureBlocks() if self.obeys(order.view):
                 return [Reply(self.saves.measure(order))]
             case m.SaveBlocks() if self.obeys(order.view):
                 events, segment = self.saves.stage(order)

@@ -8,7 +8,7 @@ from scarml.control import messages as m
 from scarml.control.view import NodeId
 from scarml.core.accumulator import Accumulator
 from scarml.core.block import Array, Blocks, Ids, Table
-from scarml.core.model import Context, Update
+from scarml.core.model import ALL, Context, Update
 from scarml.engine.node import BlockHolder, OpenReader, Output, Peers, Reply, ShardResult, Stored, Training
 from scarml.errors import ProtocolError
 
@@ -92,6 +92,8 @@ class Server:
             self._commit_rebuild()
         else:
             for name, accumulator in self._accumulators.items():
+                if name in self.holder.caches:
+                    self.holder.caches[name].use(ALL, accumulator.n_updates)
                 accumulator.apply_to(self.holder.blocks[name], self._applier(order.ctx, self._layout.tables[name]))
         self._forget_phase()
         self.holder.advance(order.commit)

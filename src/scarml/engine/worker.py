@@ -167,6 +167,7 @@ class Worker:
             return []
         for blocks in self._new_local:
             self.holder.blocks[blocks.table.name].put(blocks)
+            self.holder.caches[blocks.table.name].use(blocks.ids, 1)
         self._new_local, self._under_way = [], None
         self._gathered, self._whole = {}, {}
         self.holder.advance(order.commit)

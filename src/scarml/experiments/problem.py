@@ -54,7 +54,7 @@ class Panel:
 
     Args:
         model: as for `scarml.models.registry.model_class`.
-        data: name of a data set, or None for the model's own data.
+        data: as for `scarml.data.registry.load`, or None for the model's own data.
         criterion: None for what the model declares.
         seed, n_shards: as in `Problem`.
         hyper_parameters: pairs of name and value, for what differs from what the model declares for the data.
@@ -82,8 +82,8 @@ class Panel:
     @property
     def name(self) -> str:
         """For files and tables."""
-        named = self.model.rpartition(":")[2].lower() + (f"-{self.data}" if self.data else "")
-        return self.label or named
+        model, data = (given.rpartition(":")[2] for given in (self.model, self.data or ""))
+        return self.label or model.lower() + (f"-{data.rpartition('/')[2]}" if data else "")
 
     def load(self) -> Problem:
         """The problem.
@@ -163,6 +163,11 @@ class Trainer:
     def state(self) -> State:
         """A copy of all blocks but derived ones."""
         return {t.name: self._run.state[t.name].copy() for t in self.tables}
+
+    @property
+    def uses(self) -> Mapping[str, Ids]:
+        """Of the last commit, see `Sequential.uses`."""
+        return self._run.uses
 
     def start(self, state: State, commit: int, key: int | None = None) -> None:
         """Go on from ``state``, of which a copy is taken, as the state after ``commit``.

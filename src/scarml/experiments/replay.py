@@ -21,7 +21,7 @@ from scarml.core.block import Blocks, Ids
 from scarml.core.sequential import State
 from scarml.errors import UsageError
 from scarml.experiments.problem import Trainer
-from scarml.experiments.trajectory import Trajectory
+from scarml.experiments.trajectory import Trajectory, Used
 
 __all__ = ["Durable", "ReplayedCheckpoint", "replay"]
 
@@ -73,8 +73,15 @@ class ReplayedCheckpoint:
         self._in_flight: _InFlight | None = None
         self._n_saves = 0
 
-    def commit(self, commit: int, state: State) -> None:
-        """The state after ``commit`` is visible: what was written long enough ago is durable; save, if it is time."""
+    def commit(self, commit: int, state: State, uses: Mapping[str, Used]) -> None:
+        """The state after ``commit`` is visible: what was written long enough ago is durable; save, if it is time.
+
+        Args:
+            commit, state: the state after it.
+            uses: per table, since the call before.
+        """
+        for name, used in uses.items():
+            self._caches[name].use(used.ids, used.n)
         if self._in_flight is not None and self._in_flight.commit + self._lag <= commit:
             self._mark_durable(self._in_flight)
         iteration, phase = divmod(commit, self._n_phases)
@@ -91,12 +98,13 @@ class ReplayedCheckpoint:
         )
 
     def _save(self, version: Version, state: State) -> None:
-        needs = self._selector.needs_distances
-        distances = {name: cache.score(state[name]) for name, cache in self._caches.items()} if needs else None
+        caches, needs = self._caches.items(), self._selector.needs
+        distances = {name: cache.score(state[name]) for name, cache in caches} if "distance" in needs else None
+        n_uses = {name: cache.uses() for name, cache in caches} if "n_uses" in needs else None
         self._n_saves += 1
         staged = {
             name: self._caches[name].stage(state[name], ids, version, self._n_saves)[0]
-            for name, ids in self._selector.select(distances).items()
+            for name, ids in self._selector.select(distances, n_uses).items()
         }
         self._in_flight = _InFlight(self._n_saves, version.commit, staged)
         if self._lag == 0:
@@ -122,7 +130,7 @@ def replay(
     found = {0: running.durable()} if 0 in wanted else {}
     last = max(wanted, default=0)
     for commit in sorted(c for c in trajectory.states if 0 < c <= last):  # saves fall due at whole iterations only
-        running.commit(commit, trajectory.states[commit])
+        running.commit(commit, trajectory.states[commit], trajectory.uses[commit])
         if commit in wanted:
             found[commit] = running.durable()
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from scarml.checkpoint.budget import BudgetUnit
+from scarml.checkpoint.policy import policy_named
 from scarml.checkpoint.selection import Checkpoint
 
 __all__ = ["FLOOR", "Strategy", "full", "partial", "repair"]
@@ -26,7 +27,8 @@ def full(interval_iters: int = 8) -> Strategy:
 
 def partial(policy: str, fraction: Fraction, interval_iters: int = 8, budget_in: BudgetUnit = "blocks") -> Strategy:
     """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
-    name = policy if policy == "full" else f"{policy}-{fraction.numerator}-{fraction.denominator}"
+    own = policy_named(policy).name  # of a module:Class too
+    name = own if own == "full" else f"{own}-{fraction.numerator}-{fraction.denominator}"
     named = name if budget_in == "blocks" else f"{name}-of-bytes"
     return Strategy(f"{named}-partial", Checkpoint(policy, fraction, interval_iters, budget_in=budget_in))
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scarml.core.block import Blocks
+from scarml.core.block import Blocks, Ids
+from scarml.core.model import ALL, WholeTable
 from scarml.core.sequential import State
 from scarml.errors import UsageError
 from scarml.experiments.problem import Trainer
 from scarml.theory.iteration_cost import interpolated_crossing, iterations_to_criterion
 
-__all__ = ["Crossing", "Trajectory", "record"]
+__all__ = ["Crossing", "Trajectory", "Used", "record"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,28 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Used:
+    """How often blocks of one table were used: ``n`` in all, one number for all ``ids`` where it is the same."""
+
+    ids: Ids | WholeTable
+    n: Ids | int
+
+    @classmethod
+    def of(cls, n_uses: Ids, before: Used | None = None) -> Used:
+        """From a number for each block; the same object as ``before`` if nothing differs, as is usual."""
+        at = np.flatnonzero(n_uses)
+        ids = ALL if len(at) == len(n_uses) else at
+        n = n_uses[at]
+        used = cls(ids, int(n[0]) if len(n) and bool((n == n[0]).all()) else n)
+        return before if before is not None and before._is(used) else used
+
+    def _is(self, other: Used) -> bool:
+        if isinstance(self.ids, WholeTable) or isinstance(other.ids, WholeTable):
+            return self.ids is other.ids and np.array_equal(self.n, other.n)
+        return np.array_equal(self.ids, other.ids) and np.array_equal(self.n, other.n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Trajectory:
     """x(0), x(1), … up to the first state that meets the criterion.
 
@@ -40,12 +63,15 @@ class Trajectory:
         losses: one for each whole iteration, shape (n_iters + 1,), not smoothed.
         crossing: when the criterion was met.
         n_phases: commits an iteration.
+        uses: by commit, as the states, and table: how often blocks were used since the commit before that is kept.
+            What was used by `BlockCache.use`. Empty where no checkpoint is replayed.
     """
 
     states: Mapping[int, State]
     losses: NDArray[np.float64]
     crossing: Crossing
     n_phases: int
+    uses: Mapping[int, Mapping[str, Used]] = field(default_factory=dict)
 
     @property
     def n_iters(self) -> int:
@@ -70,6 +96,7 @@ def record(trainer: Trainer, max_iters: int = 10_000, phases: Collection[int] | 
     last = trainer.state()
     states, losses = {0: last}, [trainer.loss_sum()]
     smoothed = [losses[0]]
+    uses, used = _Uses(), {}
     while not smoothed[-1] < criterion:
         if len(losses) > max_iters:
             raise UsageError(
@@ -77,8 +104,10 @@ def record(trainer: Trainer, max_iters: int = 10_000, phases: Collection[int] | 
             )
         for _ in range(trainer.n_phases):
             trainer.next_commit()
+            uses.add(trainer.uses)
             if trainer.at_boundary or phases is None or trainer.commit % trainer.n_phases in phases:
                 last = states[trainer.commit] = _shared(last, trainer.state())
+                used[trainer.commit] = uses.taken()
         losses.append(trainer.loss_sum())
         smoothed.append(float(np.mean(losses[-trainer.problem.smoothed_iters :])))
     if len(losses) == 1:
@@ -86,7 +115,29 @@ def record(trainer: Trainer, max_iters: int = 10_000, phases: Collection[int] | 
     crossing = Crossing(
         interpolated_crossing(np.arange(len(losses)), smoothed, criterion), iterations_to_criterion(smoothed, criterion)
     )
-    return Trajectory(states, np.array(losses), crossing, trainer.n_phases)
+    return Trajectory(states, np.array(losses), crossing, trainer.n_phases, used)
+
+
+class _Uses:
+    """Adds up what commits use, and keeps it small: iteration after iteration it is usually the same."""
+
+    def __init__(self) -> None:
+        self._n_uses: dict[str, Ids] = {}
+        self._known: dict[tuple[str, int], Used] = {}
+
+    def add(self, of_a_commit: Mapping[str, Ids]) -> None:
+        """One more commit."""
+        for name, n in of_a_commit.items():
+            self._n_uses[name] = self._n_uses[name] + n if name in self._n_uses else n
+
+    def taken(self) -> dict[str, Used]:
+        """All since it was last taken."""
+        taken = {}
+        for name, n in self._n_uses.items():
+            key = (name, int(n.sum()))
+            taken[name] = self._known[key] = Used.of(n, self._known.get(key))
+        self._n_uses = {}
+        return taken
 
 
 def _shared(before: State, after: State) -> State:

@@ -3,7 +3,8 @@
 A model is one of the built-in names, or ``module:Class`` for a class of the user's own that can be imported. Such a
 class is a `scarml.core.model.Model`, and a dataclass if it takes hyper-parameters. It gets its data in one of two ways:
 
-* ``--data NAME``: what `scarml.data.registry.load` returns for that name;
+* ``--data NAME``: what `scarml.data.registry.load` returns for that name, which may be ``module:function`` for data of
+  the user's own;
 * without ``--data``: what its classmethod ``own_data()`` returns, or None if it has no such method.
 
 It may also declare ``defaults``, a mapping from data set names (None for its own data) to `Defaults`.
@@ -11,10 +12,10 @@ It may also declare ``defaults``, a mapping from data set names (None for its ow
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any, cast
 
+from scarml.core.imported import imported
 from scarml.core.model import Model
 from scarml.data.registry import load
 from scarml.errors import UsageError
@@ -55,16 +56,7 @@ def model_class(name: str) -> type[Model]:
     if not (colon and module_name and class_name):
         known = ", ".join(_BUILT_IN)
         raise UsageError(f"there is no model {name!r}; expected one of {known}, or module:Class for one of your own")
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # whatever a user's module raises while it is imported
-        raise UsageError(
-            f"model {name!r}: importing {module_name!r} failed with {type(error).__name__}: {error}; "
-            "it must be importable from here (installed, or in the current folder or PYTHONPATH)"
-        ) from error
-    found = getattr(module, class_name, None)
-    if found is None:
-        raise UsageError(f"model {name!r}: module {module_name!r} has no class {class_name!r} at its top level")
+    found = imported(where, "model")
     if not (isinstance(found, type) and Model in found.__mro__):
         raise UsageError(f"model {name!r}: {class_name} is not a subclass of scarml.Model")
     return cast(type[Model], found)

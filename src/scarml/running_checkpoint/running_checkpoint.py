@@ -45,7 +45,8 @@ class RunningCheckpoint:
         url: the run's folder: a path, or a URL as for ``scarml train --run``; or a store.
         tables: by name, `scarml.rows` or `scarml.ragged` over arrays that stay the same objects. An array alone means
             its rows.
-        policy: ``priority``, ``round``, ``random`` or ``full``.
+        policy: as in `scarml.Checkpoint`: ``priority``, ``round``, ``random``, ``mfu``, ``ssu``, ``full``, or
+            ``module:Class``.
         fraction: r, the part of the blocks that one save writes; 1/8 by default, 1 with policy ``full``.
         interval: C, iterations in which the whole state's worth is written: a save falls due every r·C iterations.
         resume: ``never`` refuses a folder that has a run in it, ``must`` needs one, ``auto`` starts or goes on.
@@ -58,7 +59,7 @@ class RunningCheckpoint:
         budget_in, rank_by: as in `scarml.Checkpoint`.
         encodings: a narrower form to store values in: a name, as for `scarml.Checkpoint`, or per table and field, as
             ``{"W": {"value": "bfloat16"}}``.
-        seed: of the choices of policy ``random``.
+        seed: of the choices of policies ``random`` and ``ssu``.
         on_event: gets every `Record` of the run's history, in any thread; it must be quick.
         storage_options: for ``s3://``.
 
@@ -183,6 +184,7 @@ class RunningCheckpoint:
         touched: Mapping[str, ArrayLike] | None = None,
         extra: Mapping[str, Any] | None = None,
         *,
+        used: Mapping[str, ArrayLike] | None = None,
         everything: bool = False,
     ) -> SaveReport:
         """x(``iteration``) is complete: save some of it if that is due. Call it after every iteration, or every few.
@@ -196,6 +198,10 @@ class RunningCheckpoint:
                 are measured, so that a huge table with few changed rows costs little. A table that is not named may
                 have changed everywhere; so may all, if this is None.
             extra: state of any kind to be saved, whole, with the blocks: what JSON has, and arrays.
+            used: per table the ids, or flags, of the blocks that were used since the last call, for policies that go by
+                uses: ``mfu`` and ``ssu`` need it, unless everything is saved; others do not look at it. Rows of an
+                embedding table that a batch has looked up, for instance. An id that is there twice was used twice; a
+                table that is not named was used everywhere, once.
             everything: save all that has changed, outside the budget, and wait until it is durable.
 
         Returns:
@@ -208,10 +214,13 @@ class RunningCheckpoint:
         """
         start_s = time.perf_counter()
         session, ids = self._may_save(iteration, touched)
+        uses = self._uses(session, used, everything)
         after, self._iteration, self._extra, self._has_saved = self._iteration, iteration, extra, True
         signal_name = self._stop.signal_name if self._stop is not None else None
         with session.quiet():
             self._state.touch(ids)
+            if uses is not None:
+                self._state.use(uses)
             if everything or signal_name is not None:
                 report = self._save_everything(session, signal_name)
             else:
@@ -311,6 +320,18 @@ class RunningCheckpoint:
             return session, None
         check_names(self._blocks, touched, "touched")
         return session, {n: check_ids(self._blocks[n].table, ids, unique=False) for n, ids in touched.items()}
+
+    def _uses(self, session: Session, used: Mapping[str, ArrayLike] | None, everything: bool) -> dict[str, Ids] | None:
+        if used is None:
+            if session.needs_uses and not everything:
+                policy = self._settings.checkpoint.policy
+                raise UsageError(
+                    f"policy {policy} goes by how often blocks are used, and save() was not told; give it "
+                    "used={table: ids}, the blocks that were used since the last call"
+                )
+            return None
+        check_names(self._blocks, used, "used")
+        return {n: check_ids(self._blocks[n].table, ids, unique=False) for n, ids in used.items()}
 
     def _opened(self) -> Session:
         if self._session is None or not self._is_open:

@@ -164,8 +164,8 @@ class Saver:
     def _perform(self, action: m.Action) -> list[m.Action]:
         """Carry out one action; what the coordinator decides next."""
         match action:
-            case m.Send(order=m.MeasureDistances() as order):
-                return self._coordinator.on_distances(self._saves.measure(order))
+            case m.Send(order=m.MeasureBlocks() as order):
+                return self._coordinator.on_measured(self._saves.measure(order))
             case m.Send(order=m.SaveBlocks() as order):
                 return self._stage(order)
             case m.Send(order=m.RetrySave() as order):

@@ -159,6 +159,11 @@ class Session:
         """Whether a save falls due at this boundary."""
         return self._selector.n_due(iteration, after) > 0
 
+    @property
+    def needs_uses(self) -> bool:
+        """Whether the policy goes by how often blocks are used."""
+        return self._selector.needs_uses
+
     def save_due(self, iteration: int, after: int, extra: dict[str, Any] | None) -> Begun:
         """Begin the save that is due, unless another is in flight."""
         version = self._next_version(iteration)

@@ -11,6 +11,7 @@ from scarml.checkpoint.block_cache import BlockCache
 from scarml.checkpoint.encoding import Encodings, encodings_for
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Blocks, Ids
+from scarml.core.model import ALL
 from scarml.errors import RecoveryError
 from scarml.running_checkpoint.distance import distance
 from scarml.running_checkpoint.scores import TableScores
@@ -117,6 +118,14 @@ class State:
         """These blocks may have changed; of tables that are not named, all."""
         for name, scores in self.scores.items():
             scores.touch(None if touched is None else touched.get(name))
+
+    def use(self, used: Mapping[str, Ids]) -> None:
+        """These blocks have been used, each as often as it is named; of tables that are not named, all once."""
+        for name, cache in self.caches.items():
+            if name in used:
+                cache.use(*np.unique(used[name], return_counts=True))
+            else:
+                cache.use(ALL, 1)
 
     def distances(self, as_they_are: bool, table: str) -> NDArray[np.float64]:
         """How far the blocks of a table have moved, after measuring what was touched, or without."""

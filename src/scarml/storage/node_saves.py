@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
 from scarml.checkpoint.encoding import Encodings, stored_block_bytes
+from scarml.checkpoint.policy import Quantity
 from scarml.control import messages as m
 from scarml.control.view import NodeId
-from scarml.core.block import Blocks, Ids
+from scarml.core.block import Blocks
 from scarml.storage.background_writer import Outcome, WriteFailed
 from scarml.storage.segment import Segment
 from scarml.storage.segment_extra import Extra
@@ -49,16 +50,18 @@ class NodeSaves:
         self._score = score or (lambda table: caches[table].score(blocks[table]))
         self._staged: Segment | None = None
 
-    def measure(self, order: m.MeasureDistances) -> m.DistancesMeasured:
-        """Step 1 of a save: the distances of all blocks, or just which have changed."""
-        measured: dict[str, tuple[Ids, NDArray[np.float64]]] = {}
-        for name, cache in self._caches.items():
-            if order.changed_only:
-                ids = cache.changed(self._blocks[name])
-                measured[name] = (ids, np.full(len(ids), np.inf))
-            else:
-                measured[name] = (cache.ids, self._score(name))
-        return m.DistancesMeasured(self._name, order.save_id, measured)
+    def measure(self, order: m.MeasureBlocks) -> m.BlocksMeasured:
+        """Step 1 of a save: what the policy goes by, of all blocks; or just which have changed."""
+        if order.changed_only:
+            changed = {name: cache.changed(self._blocks[name]) for name, cache in self._caches.items()}
+            return m.BlocksMeasured(self._name, order.save_id, changed, {})
+        measure: dict[Quantity, Callable[[str], NDArray[np.float64]]] = {
+            "distance": self._score,
+            "n_uses": lambda table: self._caches[table].uses(),
+        }
+        values = {what: {name: measure[what](name) for name in self._caches} for what in order.needs}
+        ids = {name: cache.ids for name, cache in self._caches.items()}
+        return m.BlocksMeasured(self._name, order.save_id, ids, values)
 
     def stage(self, order: m.SaveBlocks, extra: Extra | None = None) -> tuple[list[m.Event], Segment | None]:
         """Step 4: copy the chosen blocks.

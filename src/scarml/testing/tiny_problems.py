@@ -18,6 +18,7 @@ from scarml.models.mf import MF
 from scarml.models.mlr import MLR
 from scarml.models.qp import QP
 from scarml.testing.models.adam_regression import AdamRegression, Regression
+from scarml.testing.models.sparse_regression import SparseExamples, SparseRegression
 
 __all__ = ["TINY_PROBLEMS", "tiny_problem"]
 
@@ -27,7 +28,7 @@ def tiny_problem(name: str) -> tuple[Model, Any]:
 
     Between them they use all of the protocol: ``qp`` (empty shards), ``mlr`` (batches), ``mf`` (two phases, sparse
     reads, assigning), ``lda`` (worker-home ragged blocks, derived tables, random numbers), ``adam`` (several fields,
-    groups, an `apply` of its own).
+    groups, an `apply` of its own), ``sparse`` (sparse updates that add up, blocks used by different frequencies).
 
     Args:
         name: one of `TINY_PROBLEMS`.
@@ -80,7 +81,22 @@ def _adam() -> tuple[Model, Any]:
     return AdamRegression(), Regression(features, features @ rng.standard_normal(10))
 
 
-_MAKERS: dict[str, Callable[[], tuple[Model, Any]]] = {"qp": _qp, "mlr": _mlr, "mf": _mf, "lda": _lda, "adam": _adam}
+def _sparse() -> tuple[Model, Any]:
+    """Row r is in an example about 1/r as often as the first; some are in none."""
+    rng = stream(0, "tiny sparse")
+    frequency = 1 / np.arange(1.0, 41.0)
+    rows = rng.choice(40, (60, 3), p=frequency / frequency.sum())
+    return SparseRegression(), SparseExamples(rows, rng.standard_normal(40)[rows].sum(axis=1), n_rows=40)
+
+
+_MAKERS: dict[str, Callable[[], tuple[Model, Any]]] = {
+    "qp": _qp,
+    "mlr": _mlr,
+    "mf": _mf,
+    "lda": _lda,
+    "adam": _adam,
+    "sparse": _sparse,
+}
 
 TINY_PROBLEMS = tuple(_MAKERS)
 """The names that `tiny_problem` takes."""

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from scarml.checkpoint.block_cache import BlockCache
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Blocks, Field, Table
+from scarml.core.model import ALL
 from scarml.core.norm import l2_distance
 from scarml.errors import ModelError
 
@@ -49,6 +50,7 @@ class Entry:
     durable: int = 0
     given_up: bool = False
     taken_over: bool = False
+    n_uses: int = 0
 
 
 @dataclass
@@ -82,7 +84,12 @@ class CachesAgainstDictionaries(RuleBasedStateMachine):
     def train(self, chosen: set[int]) -> None:
         self.now += 1
         for node in NODES:
-            self.current[node].update(dict.fromkeys(self._some(node, chosen), self.now))
+            some = self._some(node, chosen)
+            self.current[node].update(dict.fromkeys(some, self.now))
+            self.caches[node].use(ids(some), 2)
+            self.caches[node].use(ALL, 1)
+            for i, entry in self.plain[node].entries.items():
+                entry.n_uses += 3 if i in some else 1
 
     @rule(node=st.sampled_from(NODES), chosen=st.sets(st.integers(0, N - 1)))
     def stage(self, node: str, chosen: set[int]) -> None:
@@ -93,7 +100,7 @@ class CachesAgainstDictionaries(RuleBasedStateMachine):
         for i in some:
             old = plain.entries[i]
             plain.entries[i] = replace(
-                old, saved=self.current[node][i], staged=self.now, given_up=False, taken_over=False
+                old, saved=self.current[node][i], staged=self.now, given_up=False, taken_over=False, n_uses=0
             )
         plain.in_flight, plain.save_id = dict.fromkeys(some, self.now), self.now
 
@@ -154,6 +161,8 @@ class CachesAgainstDictionaries(RuleBasedStateMachine):
             assert part.taken_over.tolist() == [entries[i].taken_over for i in order]
             changed = [i for i in order if self._is_changed(node, i)]
             assert cache.changed(filled(self.table, self.current[node])).tolist() == changed
+            assert cache.n_uses.tolist() == [entries[i].n_uses for i in order]
+            assert cache.uses().tolist() == [np.inf if entries[i].given_up else entries[i].n_uses for i in order]
             score = cache.score(filled(self.table, self.current[node]))
             assert np.isinf(score).tolist() == [entries[i].given_up for i in order]
 

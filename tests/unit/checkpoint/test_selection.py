@@ -22,7 +22,7 @@ def sizes(picked: dict[str, Any]) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"policy": "best"}, "--policy 'best' is unknown; choose one of priority, round, random, full"),
+        ({"policy": "best"}, "--policy 'best' is unknown; choose one of priority, round, random, mfu, ssu, full"),
         ({"fraction": "much"}, "--fraction 'much' is not a number; expected for example 1/8 or 0.125"),
         ({"fraction": "1/0"}, "--fraction '1/0' is not a number"),
         ({"fraction": float("nan")}, "--fraction nan is not a number"),

@@ -219,8 +219,8 @@ class Driver:
                 self.inbox.append(m.Committed(node, order.view, order.commit))
             case m.EvaluateLoss() | m.EvaluateMetrics():
                 self.inbox += self._evaluated(node, order)
-            case m.MeasureDistances():
-                self.inbox.append(m.DistancesMeasured(node, order.save_id, self._measure(node, order.changed_only)))
+            case m.MeasureBlocks():
+                self.inbox.append(self._measured(node, order.save_id, order.changed_only))
             case m.SaveBlocks():
                 self.extras[order.save_id] = order.extra
                 of_save = self._chosen.setdefault(order.save_id, {})
@@ -262,12 +262,10 @@ class Driver:
         n = sum(len(ids) for ids in order.load.values())
         self.inbox.append(m.ViewInstalled(node, view.number, restored=n, oldest=0 if n else None))
 
-    def _measure(self, node: NodeId, changed_only: bool) -> dict[str, Any]:
-        measured = {}
-        for t in self.layout.saved_tables:
-            ids = self.controller.view.blocks_of(node, self.layout, t.name)
-            measured[t.name] = (ids, np.full(len(ids), np.inf) if changed_only else self.distance(ids))
-        return measured
+    def _measured(self, node: NodeId, save_id: int, changed_only: bool = False) -> m.BlocksMeasured:
+        ids = {t.name: self.controller.view.blocks_of(node, self.layout, t.name) for t in self.layout.saved_tables}
+        distance = {name: self.distance(mine) for name, mine in ids.items()}
+        return m.BlocksMeasured(node, save_id, ids, {} if changed_only else {"distance": distance})
 
     # ------------------------------------------------------------------------------------------------------- invariants
     def check(self) -> None:

@@ -27,11 +27,11 @@ KINDS = {"partial": PARTIAL, "full": FULL, "mixed": TRADITIONAL_BUT_PARTIAL}
 MOMENTS: dict[str, tuple[State, tuple[type, ...]]] = {
     "starting": (State.INSTALLING, ()),
     "computing": (State.COMPUTING, ()),
-    "holding, measuring": (State.HOLDING, (m.DistancesMeasured,)),
+    "holding, measuring": (State.HOLDING, (m.BlocksMeasured,)),
     "holding, staging": (State.HOLDING, (m.BlocksStaged,)),
     "committing": (State.COMMITTING, ()),
     "evaluating": (State.EVALUATING, ()),
-    "ending, measuring": (State.SAVING, (m.DistancesMeasured,)),
+    "ending, measuring": (State.SAVING, (m.BlocksMeasured,)),
     "ending, staging": (State.SAVING, (m.BlocksStaged,)),
     "ending, writing": (State.SAVING, (m.SaveCommitted,)),
     "ending, recording": (State.SAVING, (m.UnitCommitted,)),

@@ -14,7 +14,7 @@ from scarml.control.transitions import State
 
 QUARTER = Checkpoint("priority", "1/4", 4)
 FULL = Checkpoint("full", 1, 2)
-NO_SAVE = (m.DistancesMeasured, m.BlocksStaged, m.SaveCommitted)
+NO_SAVE = (m.BlocksMeasured, m.BlocksStaged, m.SaveCommitted)
 
 
 def at_first_save(checkpoint: Checkpoint = QUARTER, **more: object) -> Driver:
@@ -30,15 +30,15 @@ def test_a_save_step_by_step() -> None:
     assert d.history[-9:] == [
         "“iteration_committed”",
         "“save_started”",
-        *(f"{n} ← MeasureDistances 1" for n in nodes),
+        *(f"{n} ← MeasureBlocks 1" for n in nodes),
         "worker-0 ← ComputePhase 2",
         "worker-1 ← ComputePhase 2",
     ]
     assert d.state is State.COMPUTING  # training does not wait
     d.distance = lambda ids: np.where(np.isin(ids, [3, 6]), 5.0, 1.0)
-    d.inbox = [e for e in d.inbox if not isinstance(e, m.DistancesMeasured)]
+    d.inbox = [e for e in d.inbox if not isinstance(e, m.BlocksMeasured)]
     for n in d.controller.view.nodes:
-        done = d.feed(m.DistancesMeasured(n, 1, d._measure(n, False)))
+        done = d.feed(d._measured(n, 1))
     assert done == ["server-0 ← SaveBlocks 1", "server-1 ← SaveBlocks 1"]
     assert d.chosen == [{"w": [3, 6]}]
     assert d.deliver(m.BlocksStaged) == ["“save_staged”"]
@@ -59,19 +59,19 @@ def test_policies_that_need_no_distances_ask_for_none() -> None:
     d = at_first_save(Checkpoint("round", "1/4", 4))
     assert d.step is SaveStep.STAGING
     assert d.chosen == [{"w": [0, 1]}]
-    assert not any("MeasureDistances" in line for line in d.history)
+    assert not any("MeasureBlocks" in line for line in d.history)
 
 
 @pytest.mark.parametrize("step", [SaveStep.MEASURING, SaveStep.STAGING])
 def test_a_commit_is_held_until_the_save_is_staged(step: SaveStep) -> None:
     d = at_first_save()
     if step is SaveStep.STAGING:
-        d.deliver(m.DistancesMeasured)
+        d.deliver(m.BlocksMeasured)
     assert d.step is step
     assert d.deliver(m.Prepared) == ["“commit_held”"]
     assert d.state is State.HOLDING
     if step is SaveStep.MEASURING:
-        d.deliver(m.DistancesMeasured)
+        d.deliver(m.BlocksMeasured)
         assert d.state is State.HOLDING
     done = d.deliver(m.BlocksStaged)
     assert done == ["“save_staged”", "“commit_released”", *(f"{n} ← CommitPhase 2" for n in d.controller.view.nodes)]
@@ -81,10 +81,10 @@ def test_a_commit_is_held_until_the_save_is_staged(step: SaveStep) -> None:
 
 def test_a_save_that_chooses_nothing_ends_at_once() -> None:
     d = at_first_save()
-    d.inbox = [e for e in d.inbox if not isinstance(e, m.DistancesMeasured)]
+    d.inbox = [e for e in d.inbox if not isinstance(e, m.BlocksMeasured)]
     d.distance = np.zeros_like
     for n in d.controller.view.nodes:
-        done = d.feed(m.DistancesMeasured(n, 1, d._measure(n, False)))
+        done = d.feed(d._measured(n, 1))
     assert done == ["“save_staged”", "“save_committed”"]
     assert d.chosen == []
 
@@ -102,7 +102,7 @@ def test_a_save_that_falls_due_while_another_is_in_flight_is_skipped_and_its_bud
 
 def test_blocks_that_are_not_finite_are_reported_and_make_the_save_less_than_whole() -> None:
     d = at_first_save()
-    d.deliver(m.DistancesMeasured)
+    d.deliver(m.BlocksMeasured)
     staged = [e for e in d.inbox if isinstance(e, m.BlocksStaged)]
     d.inbox = [e for e in d.inbox if not isinstance(e, m.BlocksStaged)]
     done = [line for e in staged for line in d.feed(m.BlocksStaged(e.node, e.save_id, 4, left_out=1))]
@@ -113,7 +113,7 @@ def test_blocks_that_are_not_finite_are_reported_and_make_the_save_less_than_who
 
 def test_a_save_of_which_nothing_could_be_stored_is_given_up() -> None:
     d = at_first_save()
-    d.deliver(m.DistancesMeasured)
+    d.deliver(m.BlocksMeasured)
     d.inbox = [e for e in d.inbox if not isinstance(e, (m.BlocksStaged, m.SaveCommitted))]
     d.feed(m.BlocksStaged("server-0", 1, 0, left_out=2))
     assert d.feed(m.SaveCommitted("server-0", 1, None, 0)) == ["“save_given_up”"]

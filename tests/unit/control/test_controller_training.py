@@ -146,7 +146,7 @@ def test_the_last_save_names_its_iteration_even_if_nothing_has_changed() -> None
     d = Driver(checkpoint=RARELY, stop=Stop(max_iters=2))
     d.start()
     d.run(State.SAVING)
-    d.inbox = [m.DistancesMeasured(n, 1, {}) for n in d.controller.view.nodes]
+    d.inbox = [m.BlocksMeasured(n, 1, {}, {}) for n in d.controller.view.nodes]
     d.run()
     assert d.chosen == [{"w": [0]}]
     assert d.said("save_committed")[0]["iteration"] == 2
@@ -179,7 +179,7 @@ def test_a_run_that_is_superseded_ends_at_once(state: State) -> None:
     d = Driver(checkpoint=Checkpoint(fraction="1", interval_iters=1))
     if state is not State.NEW:
         d.start()
-        d.run(state, without=(m.DistancesMeasured,) if state is State.HOLDING else ())
+        d.run(state, without=(m.BlocksMeasured,) if state is State.HOLDING else ())
     assert d.feed(m.Superseded("term 2 was claimed")) == ["“run_finished”", "finish: superseded, not saved"]
     assert d.state is State.FINISHED
     d.run()  # whatever else comes is ignored
@@ -199,8 +199,8 @@ def test_what_is_of_another_view_or_commit_or_of_nobody_is_ignored() -> None:
         m.Committed("server-0", 1, 2),
         m.Committed("server-0", 1, 3),
         m.LossComputed("worker-0", 1, 2, {0: -1e9}),
-        m.DistancesMeasured("server-0", 1, {}),
-        m.DistancesMeasured("server-9", 3, {}),
+        m.BlocksMeasured("server-0", 1, {}, {}),
+        m.BlocksMeasured("server-9", 3, {}, {}),
         m.BlocksStaged("server-0", 1, 8),
         m.SaveCommitted("server-0", 1, "s", 8),
         m.SaveFailed("server-0", 1, "late"),
@@ -217,7 +217,7 @@ def test_what_is_of_another_view_or_commit_or_of_nobody_is_ignored() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [m.ViewInstalled, m.Prepared, m.Committed, m.LossComputed, m.DistancesMeasured, m.BlocksStaged, m.SaveCommitted],
+    [m.ViewInstalled, m.Prepared, m.Committed, m.LossComputed, m.BlocksMeasured, m.BlocksStaged, m.SaveCommitted],
 )
 def test_repeats_count_once(kind: type) -> None:
     d = Driver(checkpoint=Checkpoint(fraction="1", interval_iters=1), stop=Stop(max_iters=2))

@@ -55,7 +55,7 @@ def test_start_is_that_of_the_model_and_derived_tables_are_rebuilt(name: str) ->
 
 @problems
 def test_shards_change_results_in_the_last_bits_only(name: str) -> None:
-    if name == "lda":
+    if name in ("lda", "sparse"):
         pytest.skip("random numbers are drawn by shard")
     one, seven = run(name, 3, n_shards=1).state, run(name, 3, n_shards=7).state
     for table, blocks in one.items():

@@ -146,11 +146,11 @@ def _at(whole: list[Any], at: np.ndarray) -> list[Any]:
 def test_what_was_given_up_comes_first_in_the_next_save_wherever_it_is_now() -> None:
     cast, mine = saved_differently()
     cast.install(cast.reshape(leaving=["server-0"]), "server-1")
-    (measured,) = replies(cast.servers["server-1"].handle(m.MeasureDistances(2, 3)))
-    ids, distances = measured.distances["W"]
+    (measured,) = replies(cast.servers["server-1"].handle(m.MeasureBlocks(2, 3)))
+    ids, distances = measured.ids["W"], measured.values["distance"]["W"]
     assert ids[np.isinf(distances)].tolist() == mine[[1, 2]].tolist()
-    (changed,) = replies(cast.servers["server-1"].handle(m.MeasureDistances(2, 4, changed_only=True)))
-    assert set(mine.tolist()) <= set(changed.distances["W"][0].tolist())
+    (changed,) = replies(cast.servers["server-1"].handle(m.MeasureBlocks(2, 4, changed_only=True)))
+    assert set(mine.tolist()) <= set(changed.ids["W"].tolist())
 
 
 def test_a_block_that_is_durable_and_unchanged_is_not_saved_again_by_its_new_owner() -> None:
@@ -160,8 +160,8 @@ def test_a_block_that_is_durable_and_unchanged_is_not_saved_again_by_its_new_own
         mine = cast.view.blocks_of(node, cast.training.layout, "W")
         cast.save(node, mine, save_id=1 + i)
     cast.install(cast.reshape(leaving=["server-0"]))
-    (changed,) = replies(cast.servers["server-1"].handle(m.MeasureDistances(2, 3, changed_only=True)))
-    assert changed.distances["W"][0].tolist() == []
+    (changed,) = replies(cast.servers["server-1"].handle(m.MeasureBlocks(2, 3, changed_only=True)))
+    assert changed.ids["W"].tolist() == []
 
 
 def test_the_new_owner_saves_what_it_took_over_under_its_own_name() -> None:

@@ -184,8 +184,8 @@ def test_its_part_of_a_save() -> None:
     cast.commit(1)
     server = cast.servers["server-0"]
     ids = server.holder.blocks["W"].ids
-    (measured,) = replies(server.handle(m.MeasureDistances(1, 1)))
-    got, distance = measured.distances["W"]
+    (measured,) = replies(server.handle(m.MeasureBlocks(1, 1)))
+    got, distance = measured.ids["W"], measured.values["distance"]["W"]
     assert got.tolist() == ids.tolist()
     assert (distance > 0).all()
     outputs = server.handle(save(1, ids[:2]))
@@ -198,8 +198,8 @@ def test_its_part_of_a_save() -> None:
     assert np.array_equal(segment.tables["W"].value, values), "training goes on, what was staged stays"
     assert replies(server.handle(Stored(1, WRITTEN))) == [m.SaveCommitted("server-0", 1, segment.name, 100)]
     assert server.handle(Stored(1, WRITTEN)) == []
-    (measured,) = replies(server.handle(m.MeasureDistances(1, 2, changed_only=True)))
-    assert measured.distances["W"][0].tolist() == ids.tolist()
+    (measured,) = replies(server.handle(m.MeasureBlocks(1, 2, changed_only=True)))
+    assert measured.ids["W"].tolist() == ids.tolist()
 
 
 def test_a_failed_save_is_kept_and_can_be_tried_again() -> None:
@@ -213,8 +213,8 @@ def test_a_failed_save_is_kept_and_can_be_tried_again() -> None:
     assert server.handle(m.RetrySave(2)) == []
     server.handle(m.GiveUpSave(1))
     assert server.handle(m.RetrySave(1)) == []
-    (measured,) = replies(server.handle(m.MeasureDistances(1, 2)))
-    assert np.isposinf(measured.distances["W"][1]).all()
+    (measured,) = replies(server.handle(m.MeasureBlocks(1, 2)))
+    assert np.isposinf(measured.values["distance"]["W"]).all()
 
 
 def test_a_writer_that_was_superseded_says_so() -> None:
@@ -234,6 +234,6 @@ def test_blocks_that_are_not_finite_are_left_out() -> None:
     assert segments(outputs) == []
 
 
-@pytest.mark.parametrize("order", [m.MeasureDistances(2, 1), save(0, [0], view=2)])
+@pytest.mark.parametrize("order", [m.MeasureBlocks(2, 1), save(0, [0], view=2)])
 def test_orders_of_another_view_are_ignored(order: m.NodeOrder) -> None:
     assert Cast().servers["server-0"].handle(order) == []

@@ -32,7 +32,8 @@ def _module_of_the_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_it_scores() -> None:
-    scores = policy_named(COIN).scores(Candidates(np.full(100, 4), np.arange(1.0, 101.0), np.ones(100)), 0, 0, seed=1)
+    moved = Candidates(np.full(100, 4), np.arange(1.0, 101.0), np.ones(100), np.zeros(100))
+    scores = policy_named(COIN).scores(moved, 0, 0, seed=1)
     assert 30 < np.count_nonzero(scores) < 70
     assert set(scores) - {0.0} <= set(np.arange(1.0, 101.0))
 
@@ -77,7 +78,7 @@ def test_what_is_wrong_with_a_class_is_said(policy: type, message: str) -> None:
 
 
 def test_names_that_are_known_are_listed() -> None:
-    with pytest.raises(UsageError, match="choose one of priority, round, random, full, coin"):
+    with pytest.raises(UsageError, match="choose one of priority, round, random, mfu, ssu, full, coin"):
         scar.Checkpoint(policy="dice")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -88,6 +89,37 @@ def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str
     assert_is_mended_alike(recovery, start)
     reached = train_to_criterion(trainer, start.state, start.commit, trajectory.crossing.interpolated)
     assert result.iterations == reached.whole + start.rework_iters
+
+
+@pytest.mark.parametrize("checkpoint", [Checkpoint("mfu", "1/4", 4), Checkpoint("ssu", "1/8", 8)], ids=["mfu", "ssu"])
+@pytest.mark.parametrize(("at", "lag"), [(3, 0), (7, 1), (12, 0)])
+def test_uses_are_counted_alike(checkpoint: Checkpoint, at: int, lag: int) -> None:
+    trainer, trajectory = recorded("sparse", 20)
+    result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
+    lost = lost_with(trainer, [f["node"] for f in result.failures])
+    durable = replay(trainer, trajectory, checkpoint, lag, [at])[at]
+    start = recover(trainer, trajectory, checkpoint, Failure(0, at, lost), durable)
+    (recovery,) = result.recoveries
+    assert start.perturbation > 0
+    assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12)
+    by_turns = replay(trainer, trajectory, replace(checkpoint, policy="round"), lag, [at])[at]
+    assert by_turns.iterations["E"].tolist() != durable.iterations["E"].tolist()
+
+
+@pytest.mark.parametrize("name", ["mlr", "mf", "lda", "adam"])
+def test_where_all_blocks_are_used_alike_the_most_used_is_saved_in_turn(name: str) -> None:
+    trainer, trajectory = recorded(name, 20)
+    last = trajectory.n_iters * trainer.n_phases
+    commits = range(1, last + 1)
+    by_uses, by_turns = (replay(trainer, trajectory, Checkpoint(p, "1/4", 4), 0, commits) for p in ("mfu", "round"))
+    rated = {name: blocks.differs_from(trajectory.states[0][name]) for name, blocks in trajectory.states[last].items()}
+    if name == "mf":  # the last user and the last item have no ratings: their turn is never used
+        assert [int((~rated[t]).sum()) for t in ("L", "R")] == [1, 1]
+        assert [by_uses[last].iterations[t][-1] for t in ("L", "R")] == [0, 0]
+        return
+    for commit in commits:
+        for table, iterations in by_turns[commit].iterations.items():
+            assert by_uses[commit].iterations[table].tolist() == iterations.tolist()
 
 
 def assert_is_mended_alike(recovery: dict[str, Any], start: Recovered) -> None:

@@ -55,6 +55,8 @@ class Scenario:
         else:
             fraction, interval = [("1/8", 8), ("1/4", 8), ("1/2", 4), ("1/3", 4), ("1", 2)][rng.integers(5)]
             policy = ("priority", "priority", "round", "random")[rng.integers(4)]
+            by_use = stream(seed, "whether blocks are chosen by their uses").random()
+            policy = "mfu" if by_use < 0.2 else "ssu" if by_use < 0.3 else policy
             budget_in = ("blocks", "bytes")[rng.integers(2)]
             recovery = "repair" if repairs else "partial"
             checkpoint = Checkpoint(

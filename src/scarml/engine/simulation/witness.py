@@ -5,7 +5,7 @@ one moment, before it is mended; (2) what was reported committed is never lost; 
 obeyed; (4) a partial recovery leaves survivors bit-identical, and so does a repair, which mends all that was restored;
 (5) every partition has exactly one live owner; (6) every update counts exactly once; (8) the job finishes. (4) and (6),
 and that results do not depend on nodes, are checked in the strongest form there is: after every commit the blocks of
-all nodes equal, bit by bit, those of a sequential run.
+all nodes equal, bit by bit, those of a sequential run, and so does how often each block has been used.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from scarml.core.sequential import Sequential, State
 from scarml.engine.cluster import Cluster
 from scarml.engine.local_nodes import LocalNodes
 from scarml.engine.node import Node
+from scarml.engine.simulation.use_counts import UseCounts
 from scarml.errors import ProtocolError
 
 __all__ = ["Follower", "InvariantError", "Witness"]
@@ -147,6 +148,8 @@ class Follower:
         self._unmended: dict[str, Ids] = {}
         """What has been restored since the last whole repair."""
         self._n_mending_phases = 0
+        tables = witness.reference.tables.values()
+        self._uses = UseCounts({t.name: t.n_blocks for t in tables if not t.derived})
 
     def before(self, event: m.Event) -> None:
         """An event is about to reach the controller."""
@@ -171,6 +174,7 @@ class Follower:
         for node in (n for n in self._nodes.live.values() if n.holder.obeys(view)):
             for name, cache in node.holder.caches.items():
                 fresh = self._is_fresh(name, cache.ids)
+                self._uses.restored(name, cache.ids[fresh])
                 blocks, versions = node.holder.blocks[name], cache.durable
                 if exactly is not None or fresh.any():
                     at = np.flatnonzero(fresh) if exactly is None else np.arange(len(cache.ids))
@@ -211,7 +215,7 @@ class Follower:
             return
         reference, ctx = self._witness.reference, self._computing
         assert ctx is not None
-        reference.state = _copy(self._before)
+        reference.state, reference.uses = _copy(self._before), {}
         if ctx.phase == m.REBUILD:
             reference.rebuild()
         elif ctx.repair:
@@ -225,6 +229,7 @@ class Follower:
         self._before = _copy(reference.state)
         self._expected = dict(self._before)
         self._commit = self._cluster.controller.clock.commit
+        self._uses.committed(self._commit, reference.uses)
         self._check_survivors()
         self._witness.note_state((self._cluster.controller.term, self._commit), self._expected)
 
@@ -241,6 +246,21 @@ class Follower:
                         f"blocks {wrong} of {name} on {node.name} differ from a sequential run at commit {self._commit}"
                     )
                     self._witness.require(not differs.any(), 4, story)
+            if node.holder.commit == self._commit:
+                self._check_uses(node)
+
+    def _check_uses(self, node: Node) -> None:
+        """A use is counted once, by whoever owns the block when it is staged."""
+        for name, cache in node.holder.caches.items():
+            known = ~self._is_fresh(name, cache.ids)
+            ids, staged = cache.ids[known], cache.staged.take(np.flatnonzero(known))
+            expected = self._uses.since(staged, self._cluster.controller.term, name, ids)
+            wrong = np.flatnonzero(cache.n_uses[known] != expected)[:5]
+            story = (
+                f"blocks {ids[wrong].tolist()} of {name} on {node.name} count {cache.n_uses[known][wrong].tolist()} "
+                f"uses at commit {self._commit}; expected {expected[wrong].tolist()}"
+            )
+            self._witness.require(not len(wrong), 6, story)
 
     def _check_mended(self, state: State) -> None:
         """A phase of a repair has been committed: what was not lost is as it was."""
@@ -265,6 +285,7 @@ class Follower:
             complete = len(blocks) == table.n_blocks
             self._witness.require(complete, 5, f"{table.n_blocks - len(blocks)} blocks of {name} have no live owner")
         self._commit = self._cluster.controller.clock.commit
+        self._uses.begin(self._commit)
         self._before = _copy(state)
         self._expected = dict(self._before)
         self._witness.note_state((self._cluster.controller.term, self._commit), state)
