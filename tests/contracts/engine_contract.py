@@ -29,6 +29,9 @@ from scarml.core.model import Computed, Context, Model
 from scarml.core.sequential import Sequential, digest
 from scarml.data.held_out import load_with_held_out
 from scarml.engine.fault_plan import Kill
+from scarml.experiments import problem as experiments
+from scarml.experiments.replay import ReplayedCheckpoint
+from scarml.experiments.trajectory import Used
 from scarml.result import Result
 from scarml.storage.memory import MemoryStore
 from scarml.testing import tiny_problem
@@ -97,6 +100,17 @@ class Diverges(scar.MLR):
         return computed
 
 
+def saved_first(policy: str) -> tuple[scar.Checkpoint, list[int]]:
+    """A checkpoint, and which blocks of the problem ``sparse`` its first save writes, according to the laboratory."""
+    checkpoint = scar.Checkpoint(policy, "1/4", 16)
+    trainer = experiments.Trainer(experiments.Problem(*tiny_problem("sparse"), 0.0, SEED, SHARDS))
+    running = ReplayedCheckpoint(trainer, checkpoint)
+    for commit in range(1, 5):
+        trainer.next_commit()
+        running.commit(commit, trainer.state(), {name: Used.of(n) for name, n in trainer.uses.items()})
+    return checkpoint, np.flatnonzero(running.durable().iterations["E"]).tolist()
+
+
 class EngineContract:
     """Tests that every engine passes. Subclasses give `job`."""
 
@@ -153,6 +167,26 @@ class EngineContract:
         for checkpoint in (NEVER, OFTEN):
             result = self.run(problem, workers=workers, servers=servers, threads=threads, checkpoint=checkpoint)
             assert result.digest == reference(problem)
+
+    @pytest.mark.parametrize("policy", ["mfu", "ssu"])
+    def test_what_is_saved_by_its_uses_does_not_depend_on_nodes(self, policy: str) -> None:
+        checkpoint, expected = saved_first(policy)
+        assert expected
+        for workers, servers, threads in self.some_spreads:
+            found = self._saved_first(checkpoint, workers=workers, servers=servers, threads=threads)
+            assert found == expected
+
+    def _saved_first(self, checkpoint: scar.Checkpoint, **spread: int) -> list[int]:
+        saved: list[list[int]] = []
+
+        def on_event(record: scar.Record) -> None:
+            if record.name == "save_committed":
+                saved.append(np.flatnonzero(job.saved_iterations()["E"] == 4).tolist())
+
+        defaults = {"seed": SEED, "shards": SHARDS, "stop": scar.Stop(max_iters=N_ITERS)}
+        job = self.job(tiny_problem("sparse"), checkpoint=checkpoint, on_event=on_event, **defaults, **spread)
+        job.run()
+        return saved[0]
 
     def test_another_seed_or_number_of_shards_gives_another_result(self) -> None:
         assert self.run("lda").digest != self.run("lda", seed=4).digest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -66,6 +66,8 @@ class TestRay(EngineContract):
         result = self.run(problem, workers=workers, servers=servers, threads=threads)
         assert result.digest == reference(problem)
         assert (result.iterations, result.saved) == (N_ITERS, True)
+
+    some_spreads: ClassVar = [(2, 3, 2)]
 
     @pytest.mark.parametrize(("problem", "way"), [("mf", "priority"), ("lda", "full, full recovery")])
     def test_every_policy_recovers_and_ends(self, problem: str, way: str) -> None:

@@ -41,6 +41,7 @@ __all__ = [
     "needs_of",
     "policy_named",
     "register",
+    "scores_of",
 ]
 
 Quantity = Literal["distance", "n_uses"]
@@ -264,6 +265,24 @@ def needs_of(policy: Policy) -> tuple[Quantity, ...]:
     """
     asked: dict[Quantity, Any] = {"distance": policy.needs_distances, "n_uses": getattr(policy, "needs_uses", False)}
     return tuple(what for what, is_needed in asked.items() if is_needed)
+
+
+def scores_of(policy: Policy, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> NDArray[np.float64]:
+    """What `Policy.scores` returns.
+
+    Raises:
+        UsageError: a policy of the user's own failed, or did not score every block.
+    """
+    n, who = len(candidates.size_bytes), f"policy {type(policy).__module__}:{type(policy).__qualname__}"
+    try:
+        scores = np.asarray(policy.scores(candidates, n_saves, cursor, seed), np.float64)
+    except Exception as error:
+        if type(policy).__module__ == __name__:
+            raise
+        raise UsageError(f"{who} raised {type(error).__name__} in scores(): {error}") from error
+    if scores.shape != (n,):
+        raise UsageError(f"{who} gave scores of shape {scores.shape}; expected one for each block, shape ({n},)")
+    return scores
 
 
 def _turns(n: int, cursor: int) -> NDArray[np.float64]:

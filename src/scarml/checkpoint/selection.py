@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetAccount, BudgetUnit
 from scarml.checkpoint.encoding import Encodings, encoding_named, encodings_for, narrow, stored_block_bytes
-from scarml.checkpoint.policy import Candidates, Full, Quantity, RankBy, choose, needs_of, policy_named
+from scarml.checkpoint.policy import Candidates, Full, Quantity, RankBy, choose, needs_of, policy_named, scores_of
 from scarml.checkpoint.schedule import Schedule
 from scarml.core.block import Ids, Table
 from scarml.errors import UsageError
@@ -236,7 +236,7 @@ class SaveSelector:
             Per table the ids to save, ascending; tables of which nothing is saved are left out.
         """
         candidates = Candidates(self._size_bytes, self._joined(distances), self._weights, self._joined(n_uses))
-        scores = self._policy.scores(candidates, self._n_saves, self._cursor, self._seed)
+        scores = scores_of(self._policy, candidates, self._n_saves, self._cursor, self._seed)
         if self._owed.any():
             scores = np.where(self._owed & ~np.isnan(scores), np.inf, scores)
         picked = self._choose(scores)

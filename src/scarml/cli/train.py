@@ -19,7 +19,7 @@ def train(
         typer.Argument(metavar="MODEL", help="mlr, mf, lda, cnn, qp, or module:Class for a model of your own."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list.")
+        str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list. Or module:function.")
     ] = None,
     run: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")
@@ -101,7 +101,7 @@ def train(
     policy: Annotated[
         str | None,
         typer.Option(
-            metavar="priority|round|random|full",
+            metavar="priority|round|random|mfu|ssu|full|module:Class",
             help="Which blocks to save (default: priority)",
             rich_help_panel=_SAVES,
         ),

@@ -15,7 +15,7 @@ from scarml.core.imported import imported, is_importable
 from scarml.data import covtype, jester, kos, mnist, movielens, newsgroups, reuters
 from scarml.data.location import is_present
 from scarml.data.own_file import KINDS, is_path, read_own_file
-from scarml.errors import DataError, UsageError
+from scarml.errors import DataError, ScarError, UsageError
 
 __all__ = ["DataSet", "has_test", "list_data_sets", "load", "load_test"]
 
@@ -189,7 +189,7 @@ def load(name: str) -> Any:
             process that trains on it, and must return the same each time.
 
     Raises:
-        DataError: if there is no such data set or file, or it is damaged or incomplete.
+        DataError: if there is no such data set or file, or it is damaged or incomplete; or if the function fails.
         UsageError: if there is no such function.
     """
     for data_set in _DATA_SETS:
@@ -210,7 +210,12 @@ def _called(name: str) -> Any:
     make = imported(name, "data set")
     if not callable(make):
         raise UsageError(f"data set {name!r} is a {type(make).__name__}; expected a function that returns the data")
-    return make()
+    try:
+        return make()
+    except ScarError:
+        raise
+    except Exception as error:
+        raise DataError(f"data set {name!r}: its function raised {type(error).__name__}: {error}") from error
 
 
 def has_test(name: str) -> bool:

@@ -138,6 +138,10 @@ def costs(measured: Measured) -> str:
         "`round` 1/8": "round-1-8-partial",
         "`random` 1/8": "random-1-8-partial",
     }
+    for policy in priority_checkpoints.OF_OTHERS:
+        name = f"{policy}-1-8-partial"
+        if any(measured.saved(panel, name) for panel in measured.panels()):
+            strategies[f"`{policy}` 1/8"] = name
     lines = [table_row(["", *strategies]), table_row(["---"] + ["---:"] * len(strategies))]
     for panel in measured.panels():
         lines.append(table_row([panel.title, *(_cost(measured.saved(panel, name)) for name in strategies.values())]))

@@ -2,7 +2,7 @@
 
 A fraction r is saved every r C iterations. With r = 1 all three are the full checkpoint. Beside the paper's lag 0 also
 lag 1, where a save is not yet durable when the next failure strikes: `priority`, and the floor, the lost blocks as they
-were an iteration ago.
+were an iteration ago. Last come two baselines of others, CPR's `mfu` and `ssu`, with r = 1/8 at lag 0.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from scarml.experiments.recovery_figure import Loss, RecoveryFigure
 from scarml.experiments.strategy import FLOOR, Strategy, full, partial
 from scarml.experiments.sweep import Cell
 
-__all__ = ["FIGURE", "FRACTIONS", "LOST_FRACTION", "POLICIES"]
+__all__ = ["FIGURE", "FRACTIONS", "LOST_FRACTION", "OF_OTHERS", "POLICIES"]
 
 LOST_FRACTION = Fraction(1, 2)
 POLICIES = ("priority", "round", "random")
+OF_OTHERS = ("mfu", "ssu")
 FRACTIONS = (Fraction(1, 8), Fraction(1, 4), Fraction(1, 2))
 """Of a save, besides 1."""
 
@@ -32,7 +33,9 @@ def cells_of(panel: PaperPanel) -> Sequence[Loss]:
     whole: list[Strategy] = [full(), partial("full", Fraction(1))]
     lag_0 = [*whole, *priority, *others]
     lag_1 = [*whole, *priority, FLOOR]
-    return [(LOST_FRACTION, Cell(s, lag)) for lag, strategies in ((0, lag_0), (1, lag_1)) for s in strategies]
+    of_others = [partial(policy, FRACTIONS[0]) for policy in OF_OTHERS]
+    strategies = ((0, lag_0), (1, lag_1), (0, of_others))
+    return [(LOST_FRACTION, Cell(s, lag)) for lag, of_lag in strategies for s in of_lag]
 
 
 FIGURE = RecoveryFigure(

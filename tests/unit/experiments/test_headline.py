@@ -63,6 +63,14 @@ def test_budgets_in_bytes_have_a_line_of_their_own(measured: Measured) -> None:
     assert cells_of(table, "CNN by layer on MNIST, budget in bytes")[5] == "−70 % [−70, −70]"
 
 
+def test_baselines_of_others_have_a_column_where_they_were_run(measured: Measured) -> None:
+    assert "`mfu` 1/8" not in costs(measured)
+    table = costs(Measured([], planted("mlr-mnist", 0.4, "mfu-1-8-partial")))
+    assert table.splitlines()[0].endswith("| `random` 1/8 | `mfu` 1/8 |")
+    full_cost, mfu_cost = (cells_of(table, "MLR on MNIST")[i].split()[0] for i in (1, -1))
+    assert float(mfu_cost) == pytest.approx(0.4 * float(full_cost), abs=0.01)
+
+
 def test_panels_that_were_not_run_are_left_out(measured: Measured) -> None:
     for table in (headline(measured), short(measured), costs(measured)):
         assert "Jester" not in table

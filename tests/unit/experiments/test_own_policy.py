@@ -1,4 +1,4 @@
-"""The policy of the how-to: imported by name, trained with, and measured in the same sweep as SCAR's own."""
+"""The policy of the how-to: found by import, trained with, measured in the same sweep as SCAR's own, and registered."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scarml.experiments import Cell, FailurePlan, Panel, Sweep, full, partial, s
 from scarml.testing.tiny_problems import tiny_problem
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to" / "write-your-own-policy.md"
-COIN = "coin"
+COIN = "my_policies:Coin"
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,6 @@ def _module_of_the_how_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(module, "POLICIES", dict(module.POLICIES))
     monkeypatch.delitem(sys.modules, "my_policies", raising=False)
-    importlib.import_module("my_policies")
 
 
 def test_it_scores() -> None:
@@ -78,10 +77,13 @@ def test_what_is_wrong_with_a_class_is_said(policy: type, message: str) -> None:
 
 
 def test_names_that_are_known_are_listed() -> None:
+    module.register(importlib.import_module("my_policies").Coin)
     with pytest.raises(UsageError, match="choose one of priority, round, random, mfu, ssu, full, coin"):
         scar.Checkpoint(policy="dice")
 
 
 def test_the_same_class_may_be_registered_again() -> None:
-    module.register(type(policy_named(COIN)))
-    assert policy_named(COIN).name == COIN
+    for _ in range(2):
+        module.register(type(policy_named(COIN)))
+    assert policy_named("coin").name == "coin"
+    assert type(policy_named("coin")) is type(policy_named(COIN))

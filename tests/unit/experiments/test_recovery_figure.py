@@ -54,7 +54,7 @@ def test_budgets_in_bytes_are_run_beside_those_in_blocks() -> None:
     names = [cell.strategy.name for _, cell in priority_checkpoints.FIGURE.cells(QP) if cell.lag == 0]
     assert names.count("full-partial") == 1
     assert {"priority-1-8-partial", "priority-1-8-of-bytes-partial"} <= set(names)
-    assert len(set(names)) == len(names) == 2 + 2 * 3 * 3
+    assert len(set(names)) == len(names) == 2 + 2 * 3 * 3 + 2
 
 
 def test_strategies_of_figure_8_write_the_same_each_interval() -> None:
