@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.budget import BudgetUnit
 from scarml.core.block import Ids
-from scarml.core.imported import imported, is_importable
 from scarml.core.rng import stream
 from scarml.errors import UsageError
+from scarml.plugins import imported, is_importable
 
 __all__ = [
     "POLICIES",

@@ -19,7 +19,8 @@ def train(
         typer.Argument(metavar="MODEL", help="mlr, mf, lda, cnn, qp, or module:Class for a model of your own."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list. Or module:function.")
+        str | None,
+        typer.Option(metavar="NAME|PATH", help="Data set, or a file; see: scarml data list. Or module:function."),
     ] = None,
     run: Annotated[
         str | None, typer.Option(metavar="DIR", help="Run folder (default: a new one, scar-runs/MODEL-DATA-N)")

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scarml.core.imported import imported, is_importable
 from scarml.data import covtype, jester, kos, mnist, movielens, newsgroups, reuters
 from scarml.data.location import is_present
 from scarml.data.own_file import KINDS, is_path, read_own_file
 from scarml.errors import DataError, ScarError, UsageError
+from scarml.plugins import imported, is_importable
 
 __all__ = ["DataSet", "has_test", "list_data_sets", "load", "load_test"]
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 import inspect
 from typing import Any, cast
 
-from scarml.core.imported import imported
 from scarml.core.model import Model
 from scarml.data.registry import load
 from scarml.errors import UsageError
 from scarml.models.defaults import Defaults
+from scarml.plugins import imported
 
 __all__ = ["create", "data_for", "defaults_for", "list_models", "model_class"]
 

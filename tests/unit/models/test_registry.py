@@ -83,7 +83,7 @@ def test_class_that_declares_nothing(user_module: str) -> None:
     [
         ("a_missing_module:Mine", "importing 'a_missing_module' failed with ModuleNotFoundError"),
         ("a_broken_module:Mine", "importing 'a_broken_module' failed with ZeroDivisionError"),
-        ("a_users_module:Other", "has no class 'Other'"),
+        ("a_users_module:Other", "has no 'Other' at its top level"),
         ("a_users_module:NotAModel", "NotAModel is not a subclass of scarml.Model"),
         ("a_users_module:NOT_A_CLASS", "NOT_A_CLASS is not a subclass"),
     ],

@@ -1,4 +1,7 @@
-"""Classes and functions of the user's own, named ``module:Name``: found by import, so in every process alike."""
+"""Classes and functions of the user's own, named ``module:Name``: found by import, so in every process alike.
+
+The one place where code is loaded by its name. It happens when a setting is read, before anything is decided.
+"""
 
 from __future__ import annotations
 
