@@ -184,7 +184,8 @@ def _without_cache(patch: pytest.MonkeyPatch, version_of: Callable[[BlockHolder]
                 versions = Versions.initial(len(part.blocks))
                 versions.set(np.arange(len(versions)), version_of(self))
                 nobody = np.zeros(len(versions), bool)
-                cache = replace(part.cache, durable=versions, staged=versions, given_up=nobody, taken_over=nobody)
+                known = {"durable": versions, "staged": versions, "given_up": nobody, "taken_over": nobody}
+                cache = replace(part.cache, saved=part.blocks, **known)
                 believed.setdefault(name, []).append(HandOver(part.blocks, cache))
         original(self, believed)
 
