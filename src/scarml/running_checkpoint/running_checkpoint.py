@@ -331,6 +331,8 @@ class RunningCheckpoint:
                 )
             return None
         check_names(self._blocks, used, "used")
+        if not session.needs_uses:
+            return None
         return {n: check_ids(self._blocks[n].table, ids, unique=False) for n, ids in used.items()}
 
     def _opened(self) -> Session:

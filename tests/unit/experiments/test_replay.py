@@ -91,3 +91,31 @@ def test_before_the_first_save_there_is_x0(mlr: tuple[Trainer, Trajectory]) -> N
 def test_negative_lag_is_refused(mlr: tuple[Trainer, Trajectory]) -> None:
     with pytest.raises(UsageError, match="lag"):
         replay(*mlr, Checkpoint(), -1, [3])
+
+
+def test_uses_are_those_of_all_commits_whichever_states_are_kept() -> None:
+    trainer = trainer_of("mf", 10)
+    every, whole = record(trainer), record(trainer, phases=())
+    assert set(every.uses) == set(every.states) - {0}
+    assert set(whole.uses) == set(whole.states) - {0} == set(range(2, 2 * whole.n_iters + 1, 2))
+    for commit, uses in whole.uses.items():
+        assert set(uses) == {"L", "R"}
+        assert uses["L"] is whole.uses[2]["L"], "what is the same is kept once"
+        assert set(every.uses[commit - 1]) == {"L"}
+        for name, kept in (("L", commit - 1), ("R", commit)):
+            assert uses[name].ids.tolist() == every.uses[kept][name].ids.tolist()
+            assert uses[name].n == every.uses[kept][name].n == 1
+
+
+def test_uses_of_different_frequencies_by_hand() -> None:
+    trainer = trainer_of("sparse", 10)
+    trajectory = record(trainer)
+    expected = np.zeros(40)
+    trainer.start(trainer.initial, 0)
+    for commit in range(1, 5):
+        trainer.next_commit()
+        expected += trainer.uses["E"]
+        saved = replay(trainer, trajectory, Checkpoint("mfu", "1/8", 8), 0, [commit])[commit].iterations["E"] == commit
+        assert saved.sum() == 5
+        assert expected[saved].min() >= expected[~saved].max()
+        expected[saved] = 0
