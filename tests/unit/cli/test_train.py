@@ -142,9 +142,9 @@ def test_options_beside_a_preset_are_what_differs_from_it(scarml: Scarml) -> Non
         return json.loads(Path("-".join(["r", *options]), "run.json").read_text())["description"]["checkpoint"]
 
     names = ("budget_in", "encode", "phase_aware")
-    general = checkpoint("--preset", "general")
+    general, plain = checkpoint("--preset", "general"), checkpoint()
     assert [general[n] for n in names] == ["bytes", "narrow", "True"]
-    assert [checkpoint()[n] for n in names] == ["blocks", "plain", "False"]
+    assert [plain[n] for n in names] == ["blocks", "plain", "False"]
     mixed = checkpoint("--preset", "general", "--encode", "bfloat16", "--no-phase-aware")
     assert [mixed[n] for n in names] == ["bytes", "bfloat16", "False"]
 
