@@ -1,4 +1,4 @@
-"""Figures 7 and 8 in small: directions and rough sizes, in parallel, on the images that come with SCAR."""
+"""Figures 7, 8 and their like in small: directions and rough sizes, in parallel, on the images that come with SCAR."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from scarml.experiments.panels import QUICK
 from scarml.experiments.partial_recovery import FIGURE as PARTIAL_RECOVERY
 from scarml.experiments.priority_checkpoints import FIGURE as PRIORITY_CHECKPOINTS
 from scarml.experiments.processes import Processes
+from scarml.experiments.repeated_failures import FIGURE as REPEATED_FAILURES
+from scarml.experiments.repeated_rows import summarise as summarise_repeated
 from scarml.experiments.results import TrialRow
 from scarml.experiments.strategy import FLOOR, full, partial
 from scarml.experiments.summary import select, summarise
@@ -68,3 +70,20 @@ def test_narrow_values_cost_less_at_the_same_bytes(tmp_path: Path) -> None:
         whole, general, eighth = (cost[name, "1/2", lag] for name in names)
         assert general < 0.75 * eighth
         assert general < 0.35 * whole
+
+
+def test_the_more_failures_the_more_is_partial_recovery_worth(tmp_path: Path) -> None:
+    rows = REPEATED_FAILURES.run(tmp_path, Wanted(quick=True, n_trials=2), Processes(2))
+    cells = {(c.strategy, c.lag_commits, c.rate_per_baseline): c for c in summarise_repeated(rows)}
+    cost = {key: c.cost.value for key, c in cells.items()}
+    assert not any(c.n_given_up for c in cells.values())
+    for strategy, lag in {key[:2] for key in cost}:
+        assert 0 <= cost[strategy, lag, 2.0] < cost[strategy, lag, 8.0]
+    for rate in (2.0, 8.0):
+        whole, partial_, priority, general = (
+            cost[name, 0, rate] for name in ("full-full", "full-partial", "priority-1-8-partial", "general")
+        )
+        assert general < priority < 0.5 * whole
+        assert partial_ < 0.8 * whole
+        assert cost["floor", 1, rate] < 0.3 * cost["full-full", 1, rate]
+    assert 20 < cost["full-full", 0, 8.0] < 100

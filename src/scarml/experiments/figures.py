@@ -13,7 +13,15 @@ from scarml.experiments.processes import Processes
 
 __all__ = ["NAMES", "Figure", "Tell", "Wanted", "figure"]
 
-NAMES = ("qp-bound", "mlr-perturbations", "resets", "partial-recovery", "priority-checkpoints", "beyond")
+NAMES = (
+    "qp-bound",
+    "mlr-perturbations",
+    "resets",
+    "partial-recovery",
+    "priority-checkpoints",
+    "beyond",
+    "repeated-failures",
+)
 """Each is the ``FIGURE`` of the module of that name."""
 
 Tell = Callable[[str, int, int], None]

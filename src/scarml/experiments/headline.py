@@ -2,7 +2,8 @@
 
     python -m scarml.experiments.headline --results docs/results --page docs/reproduction.md --page README.md
 
-It is made from the rows of figures 7 and 8 alone. A page has the lines between which a table goes; see `tables`.
+The other tables are of the same figures, and of repeated failures. All are made from rows alone. A page has the lines
+between which a table goes; see `tables`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scarml.errors import ScarError, UsageError
-from scarml.experiments import partial_recovery, priority_checkpoints
+from scarml.experiments import partial_recovery, priority_checkpoints, repeated_failures, repeated_table, wrong_choice
 from scarml.experiments.marked_page import has_marked, replace_marked
 from scarml.experiments.panels import PANELS, PaperPanel
+from scarml.experiments.repeated_rows import RepeatedRow
 from scarml.experiments.results import TrialRow, read_folder
 from scarml.experiments.summary import CellSummary, summarise
 from scarml.theory.bootstrap import Interval
@@ -155,11 +157,14 @@ LATE_FROM_ITER = 16
 def tables(results: Path) -> dict[str, str]:
     """All tables, by the name in ``<!-- NAME: begin -->``."""
     measured = read(results)
+    seven, repeated = (results / f.FIGURE.file_name for f in (partial_recovery, repeated_failures))
     return {
         "headline": headline(measured),
         "headline-late": headline(read(results, LATE_FROM_ITER)),
         "headline-short": short(measured),
         "recovery-costs": costs(measured),
+        "wrong-choice": wrong_choice.table(read_folder(seven), LEAST_TRIALS),
+        "repeated-failures": repeated_table.table(read_folder(repeated, RepeatedRow)),
     }
 
 

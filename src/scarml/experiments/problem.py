@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,7 +18,7 @@ from scarml.errors import UsageError
 from scarml.models import registry
 from scarml.theory.perturbation import perturbation_norm
 
-__all__ = ["Measured", "Panel", "Problem", "Trainer", "trainer_for"]
+__all__ = ["Measured", "Panel", "Problem", "Told", "Trainer", "nobody", "trainer_for"]
 
 Measured = Literal["loss_sum", "distance"]
 """What the criterion is about: the summed loss, or the distance ‖x(k) − x*‖ to an optimum that the model knows."""
@@ -110,6 +110,14 @@ def _optimum(model: Model, data: Any) -> State:
     return {table.name: Blocks(table, table.all_ids, {"value": np.array(known)})}
 
 
+def nobody(_: Trainer) -> None:
+    """Nobody is told of a run's commits."""
+
+
+Told = Callable[["Trainer"], None]
+"""Is called after every commit of a run."""
+
+
 class Trainer:
     """Trains one problem again and again, each time from a state that it is given.
 
@@ -187,11 +195,17 @@ class Trainer:
         self._run.run_phase(self._upcoming())
         self.commit += 1
 
-    def next_iteration(self) -> None:
-        """All phases up to the next whole iteration."""
-        self.next_commit()
-        while not self.at_boundary:
+    def next_iteration(self, told: Told = nobody) -> None:
+        """All phases up to the next whole iteration.
+
+        Args:
+            told: is called after each.
+        """
+        while True:
             self.next_commit()
+            told(self)
+            if self.at_boundary:
+                return
 
     def repair(self, lost: Mapping[str, Ids]) -> float:
         """Mend blocks that have just been restored. Returns its work in iterations; see `scarml.core.repair`."""

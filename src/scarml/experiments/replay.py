@@ -7,12 +7,17 @@ The *lag* is counted in commits: a save of the state after commit s is durable f
 after commit f if s + lag ≤ f. With lag 0 the save of x(T) is durable when a failure strikes in the next phase; with lag
 1 it is not yet, and the save before is the newest. Between the phases of an iteration, one commit after x(T), the two
 are the same.
+
+After a failure that a save in flight has met, survivors finish their part of it. With lag 1 and a policy that asks for
+distances or uses those are still being measured, and the save is void, as on servers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from scarml.checkpoint.block_cache import BlockCache
 from scarml.checkpoint.selection import Checkpoint, SaveSelector
@@ -70,6 +75,7 @@ class ReplayedCheckpoint:
         self._store = {name: blocks.copy() for name, blocks in trainer.initial.items()}
         self._n_phases = trainer.n_phases
         self._lag = lag
+        self._measured: tuple[Version, State] | None = None  # the save that they are measured for
         self._in_flight: _InFlight | None = None
         self._n_saves = 0
 
@@ -77,9 +83,11 @@ class ReplayedCheckpoint:
         """The state after ``commit`` is visible: what was written long enough ago is durable; save, if it is time.
 
         Args:
-            commit, state: the state after it.
+            commit, state: the state after it, which must stay as it is.
             uses: per table, since the call before.
         """
+        if self._measured is not None:
+            self._save(*self._measured)
         for name, used in uses.items():
             self._caches[name].use(used.ids, used.n)
         if self._in_flight is not None and self._in_flight.commit + self._lag <= commit:
@@ -88,7 +96,11 @@ class ReplayedCheckpoint:
         if phase == 0 and self._selector.is_due(iteration):
             self._selector.earn()
             if self._in_flight is None:  # else it is skipped, as by the coordinator: one save at a time
-                self._save(Version(_TERM, commit, iteration), state)
+                version = Version(_TERM, commit, iteration)
+                if self._selector.needs and self._lag > 0:
+                    self._measured = version, state
+                else:
+                    self._save(version, state)
 
     def durable(self) -> Durable:
         """A copy of what would be restored now."""
@@ -97,7 +109,26 @@ class ReplayedCheckpoint:
             {name: cache.durable.iteration.copy() for name, cache in self._caches.items()},
         )
 
+    def restored(self, lost: Mapping[str, Ids]) -> None:
+        """These blocks have just been restored from the store, since the servers that held them were lost.
+
+        It goes as on servers: the lost caches are gone, and with them their part of a save in flight, or all of it
+        if it is still being measured; survivors adopt what was restored. After a full recovery all blocks are such.
+
+        Args:
+            lost: per table their ids, ascending.
+        """
+        self._measured = None
+        if self._in_flight is not None:
+            self._in_flight = _without(self._in_flight, lost)
+        for name, ids in lost.items():
+            cache = self._caches[name]
+            versions = cache.durable.take(ids)
+            cache.keep(np.setdiff1d(cache.ids, ids, assume_unique=True))
+            cache.adopt(self._store[name].take(ids), versions)
+
     def _save(self, version: Version, state: State) -> None:
+        self._measured = None
         caches, needs = self._caches.items(), self._selector.needs
         distances = {name: cache.score(state[name]) for name, cache in caches} if "distance" in needs else None
         n_uses = {name: cache.uses() for name, cache in caches} if "n_uses" in needs else None
@@ -115,6 +146,15 @@ class ReplayedCheckpoint:
             self._store[name].put(staged)
             self._caches[name].mark_durable(save.save_id)
         self._in_flight = None
+
+
+def _without(save: _InFlight, lost: Mapping[str, Ids]) -> _InFlight | None:
+    """What the other servers write of a save; None if that is nothing."""
+    kept = {
+        name: staged.take(np.setdiff1d(staged.ids, lost[name], assume_unique=True)) if name in lost else staged
+        for name, staged in save.staged.items()
+    }
+    return replace(save, staged=kept) if any(len(staged) for staged in kept.values()) else None
 
 
 def replay(

@@ -14,12 +14,21 @@ from typing import Any, TypeVar, overload
 
 from scarml.errors import DataError
 
-__all__ = ["TrialRow", "append_row", "column_names", "read_folder", "read_rows", "write_rows", "write_whole"]
+__all__ = [
+    "CellSettings",
+    "TrialRow",
+    "append_row",
+    "column_names",
+    "read_folder",
+    "read_rows",
+    "write_rows",
+    "write_whole",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class TrialRow:
-    """One trial. Up to ``trial`` the settings, the same in all rows of a cell; then what happened."""
+class CellSettings:
+    """The settings of a cell, the same in all its rows."""
 
     panel: str
     """Model and data set."""
@@ -46,6 +55,12 @@ class TrialRow:
     rate_per_baseline: float
     n_trials: int
     """That were asked for when this one was run; more may have been added since."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow(CellSettings):
+    """One trial. Up to ``trial`` the settings, the same in all rows of a cell; then what happened."""
+
     trial: int
     failed_at_iter: float
     n_lost_blocks: int
@@ -144,7 +159,11 @@ def read_rows(path: Path, kind: type[Any] = TrialRow, *, torn: bool = False) -> 
         raise DataError(f"{path}, line {reader.line_num} is no trial: {error}") from error
 
 
-def read_folder(folder: Path) -> Sequence[TrialRow]:
+@overload
+def read_folder(folder: Path) -> Sequence[TrialRow]: ...
+@overload
+def read_folder(folder: Path, kind: type[_Row]) -> Sequence[_Row]: ...
+def read_folder(folder: Path, kind: type[Any] = TrialRow) -> Sequence[Any]:
     """The rows of all finished files below a folder, compressed or not."""
     paths = sorted([*folder.rglob("*.csv"), *folder.rglob("*.csv.gz")])
-    return [row for path in paths for row in read_rows(path)]
+    return [row for path in paths for row in read_rows(path, kind)]

@@ -28,7 +28,7 @@ from scarml.core.sequential import State, digest
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, draw_failures
 from scarml.experiments.kept_rows import KeptRows
-from scarml.experiments.problem import Panel, Trainer, trainer_for
+from scarml.experiments.problem import Panel, Problem, Trainer, trainer_for
 from scarml.experiments.processes import Processes
 from scarml.experiments.replay import replay
 from scarml.experiments.results import TrialRow
@@ -36,7 +36,7 @@ from scarml.experiments.strategy import Strategy
 from scarml.experiments.trajectory import Crossing, Trajectory, record
 from scarml.experiments.trial import Looking, Recovered, control, recover, train_to_criterion
 
-__all__ = ["Cell", "Sweep"]
+__all__ = ["Cell", "Sweep", "settings_of"]
 
 Tell = Callable[[str], None]
 _Key = tuple[int, str, int | None]
@@ -150,11 +150,11 @@ class Sweep:
         """As they are done. The same state at the same commit is trained once, also over cells."""
         failures, checkpoint = [self.failures[trial] for trial in trials], cell.strategy.checkpoint
         durable = replay(self.trainer, self.trajectory, checkpoint, cell.lag, [f.commit for f in failures])
-        controls = self._controls(failures)
+        controls, before = self._controls(failures), self.trajectory.states
         waiting: dict[_Key, list[tuple[Failure, Recovered, Crossing]]] = {}
         runs: list[Run] = []
         for failure, zero in zip(failures, controls, strict=True):
-            start = recover(self.trainer, self.trajectory, checkpoint, failure, durable[failure.commit])
+            start = recover(self.trainer, before[failure.commit], checkpoint, failure, durable[failure.commit])
             how = self._how(failure, start.commit)
             key = (start.commit, digest(start.state), how.key)
             known = zero if self._is_on_trajectory(start) else self._known.get(key)
@@ -235,28 +235,33 @@ class Sweep:
         )
 
     def _settings(self, cell: Cell) -> dict[str, Any]:
-        checkpoint, problem, plan = cell.strategy.checkpoint, self.trainer.problem, self.plan
-        return {
-            "panel": self.panel.name,
-            "model_seed": problem.seed,
-            "n_shards": problem.n_shards,
-            "criterion": float(problem.criterion),
-            "strategy": cell.strategy.name,
-            "policy": checkpoint.policy,
-            "fraction": str(checkpoint.fraction),
-            "interval_iters": checkpoint.interval_iters,
-            "recovery": checkpoint.recovery,
-            "budget_in": checkpoint.budget_in,
-            "rank_by": checkpoint.rank_by,
-            "encode": checkpoint.encode if isinstance(checkpoint.encode, str) else json.dumps(checkpoint.encode),
-            "phase_aware": checkpoint.phase_aware,
-            "lag_commits": cell.lag,
-            "after_phase": plan.after_phase,
-            "lost_fraction": str(plan.lost_fraction),
-            "failure_seed": plan.seed,
-            "rate_per_baseline": plan.rate_per_baseline,
-            "n_trials": plan.n_trials,
-        }
+        return settings_of(self.panel, self.trainer.problem, self.plan, cell)
+
+
+def settings_of(panel: Panel, problem: Problem, plan: FailurePlan, cell: Cell) -> dict[str, Any]:
+    """The columns of `CellSettings`, which all rows of a cell share."""
+    checkpoint = cell.strategy.checkpoint
+    return {
+        "panel": panel.name,
+        "model_seed": problem.seed,
+        "n_shards": problem.n_shards,
+        "criterion": float(problem.criterion),
+        "strategy": cell.strategy.name,
+        "policy": checkpoint.policy,
+        "fraction": str(checkpoint.fraction),
+        "interval_iters": checkpoint.interval_iters,
+        "recovery": checkpoint.recovery,
+        "budget_in": checkpoint.budget_in,
+        "rank_by": checkpoint.rank_by,
+        "encode": checkpoint.encode if isinstance(checkpoint.encode, str) else json.dumps(checkpoint.encode),
+        "phase_aware": checkpoint.phase_aware,
+        "lag_commits": cell.lag,
+        "after_phase": plan.after_phase,
+        "lost_fraction": str(plan.lost_fraction),
+        "failure_seed": plan.seed,
+        "rate_per_baseline": plan.rate_per_baseline,
+        "n_trials": plan.n_trials,
+    }
 
 
 def _trial(panel: Panel, run: Run) -> Crossing:

@@ -18,13 +18,13 @@ from scarml.core.block import Ids
 from scarml.core.sequential import State
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure
-from scarml.experiments.problem import Trainer
+from scarml.experiments.problem import Told, Trainer, nobody
 from scarml.experiments.replay import Durable
 from scarml.experiments.trajectory import Crossing, Trajectory
 from scarml.theory.iteration_cost import interpolated_crossing
 from scarml.theory.perturbation import perturbation_norm
 
-__all__ = ["PLAIN", "Looking", "Recovered", "control", "recover", "train_to_criterion"]
+__all__ = ["LONGEST", "PLAIN", "Looking", "Recovered", "control", "recover", "train_to_criterion"]
 
 WINDOW_ITERS = 4
 """Losses are evaluated for so many iterations after the start, and from so many before the control's crossing."""
@@ -43,6 +43,7 @@ class Looking:
         key: of the random values, see `Trainer.start`.
         until: give up after this iteration, and leave the trainer there.
         before: the losses of the iterations before the start, for a criterion about smoothed ones.
+        window_iters: how long losses are evaluated after the start.
     """
 
     every_loss: bool = False
@@ -50,6 +51,7 @@ class Looking:
     key: int | None = None
     until: float = math.inf
     before: tuple[float, ...] = ()
+    window_iters: int = WINDOW_ITERS
 
 
 PLAIN = Looking()
@@ -67,6 +69,7 @@ class Recovered:
         perturbation: ‖δ‖ = ‖restored − lost‖ on the blocks that were restored.
         perturbation_repaired: the same after the repair.
         mean_age_iters: mean over the lost blocks of how many iterations old the restored value is.
+        restored: per table the ids of the blocks that were restored: the lost ones, or all.
     """
 
     state: State
@@ -76,13 +79,19 @@ class Recovered:
     perturbation: float
     perturbation_repaired: float
     mean_age_iters: float
+    restored: Mapping[str, Ids]
 
 
-def recover(
-    trainer: Trainer, trajectory: Trajectory, checkpoint: Checkpoint, failure: Failure, durable: Durable
-) -> Recovered:
-    """Restore from the durable state: what was lost, or with full recovery everything; and let the model mend it."""
-    before = trajectory.states[failure.commit]
+def recover(trainer: Trainer, before: State, checkpoint: Checkpoint, failure: Failure, durable: Durable) -> Recovered:
+    """Restore from the durable state: what was lost, or with full recovery everything; and let the model mend it.
+
+    Args:
+        trainer: of the problem.
+        before: the state that the failure hits.
+        checkpoint: says how to recover.
+        failure: what is lost, after which commit.
+        durable: what the store has.
+    """
     full = checkpoint.recovery == "full"
     lost = {t.name: t.all_ids for t in trainer.tables} if full else failure.lost
     state = {name: blocks.copy() for name, blocks in before.items()}
@@ -106,6 +115,7 @@ def recover(
         perturbation,
         repaired,
         float(np.concatenate(ages).mean()),
+        lost,
     )
 
 
@@ -129,14 +139,16 @@ def control(trainer: Trainer, trajectory: Trajectory, commit: int) -> Crossing:
     return Crossing(interpolated_crossing(at, losses, trainer.problem.criterion), trajectory.crossing.whole)
 
 
-def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: float, how: Looking = PLAIN) -> Crossing:
+def train_to_criterion(
+    trainer: Trainer, state: State, commit: int, expected: float, how: Looking = PLAIN, told: Told = nobody
+) -> Crossing:
     """Train from the state after ``commit`` until the criterion is met.
 
-    A loss may cost more than an iteration. So it is evaluated for `WINDOW_ITERS` after the start, where a perturbed run
-    may meet the criterion by luck, and again from as many iterations before ``expected``; where losses are smoothed,
-    from so many more that each mean there has all of its losses. Where a loss after a gap turns out to be below the
-    criterion, the run goes back to the one before the gap and evaluates them all. So nothing is missed but a loss that
-    dips below the criterion within a gap only.
+    A loss may cost more than an iteration. So it is evaluated for ``how.window_iters`` after the start, where a
+    perturbed run may meet the criterion by luck, and again from `WINDOW_ITERS` before ``expected``; where losses are
+    smoothed, from so many more that each mean there has all of its losses. Where a loss after a gap turns out to be
+    below the criterion, the run goes back to the one before the gap and evaluates them all. So nothing is missed but a
+    loss that dips below the criterion within a gap only.
 
     Args:
         trainer: of the problem.
@@ -144,6 +156,8 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
         commit: where to go on.
         expected: the control's crossing, in iterations from x(0).
         how: which losses are evaluated, with what random values, and until when.
+        told: is called after every commit; again, where the run goes back to look at losses that were left out. A
+            run that does ends by meeting the criterion.
 
     Raises:
         UsageError: if losses are smoothed, and the start is within an iteration or a stride was given.
@@ -177,7 +191,7 @@ def train_to_criterion(trainer: Trainer, state: State, commit: int, expected: fl
         if gaps.leave_out(following):
             kept = kept or (trainer.state(), trainer.commit, recent.copy())
             recent.clear()
-        trainer.next_iteration()
+        trainer.next_iteration(told)
 
 
 @dataclass(slots=True)
@@ -196,7 +210,9 @@ class _Gaps:
 
     def leave_out(self, iteration: float) -> bool:
         """Whether the loss of x(iteration) is not evaluated."""
-        if self.how.every_loss or iteration <= max(self.start + WINDOW_ITERS, self.looked_until):
+        if self.how.every_loss or iteration <= max(self.start + self.how.window_iters, self.looked_until):
+            return False
+        if iteration + 1 > self.how.until:  # what is met in the last gap counts, too
             return False
         if iteration < math.ceil(self.expected) - WINDOW_ITERS - (self.n_smoothed - 1):
             return True

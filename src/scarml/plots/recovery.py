@@ -93,7 +93,7 @@ def _n_trials(rows: Rows) -> str:
     """Of a cell, or the fewest and the most."""
     counts: dict[tuple[str, ...], int] = {}
     for r in rows:
-        key = tuple(str(r[name]) for name in ("strategy", "lost_fraction", "lag_commits"))
+        key = tuple(str(r.get(name)) for name in ("strategy", "lost_fraction", "lag_commits", "rate_per_baseline"))
         counts[key] = counts.get(key, 0) + 1
     least, most = min(counts.values()), max(counts.values())
     return str(most) if least == most else f"{least}–{most}"

@@ -22,6 +22,7 @@ def test_list_names_figures_and_panels(scarml: Scarml) -> None:
         "partial-recovery",
         "priority-checkpoints",
         "beyond",
+        "repeated-failures",
     ]
     assert "figure 5" in scarml("figure", "--list").out
 

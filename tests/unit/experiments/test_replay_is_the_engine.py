@@ -82,7 +82,7 @@ def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str
     lost = lost_with(trainer, [f["node"] for f in result.failures])
     commit = at * trainer.n_phases
     durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
-    start = recover(trainer, trajectory, checkpoint, Failure(0, commit, lost), durable)
+    start = recover(trainer, trajectory.states[commit], checkpoint, Failure(0, commit, lost), durable)
     (recovery,) = result.recoveries
     assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12, abs=1e-300)
     assert at - recovery["iteration"] == start.rework_iters
@@ -98,7 +98,7 @@ def test_uses_are_counted_alike(checkpoint: Checkpoint, at: int, lag: int) -> No
     result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
     lost = lost_with(trainer, [f["node"] for f in result.failures])
     durable = replay(trainer, trajectory, checkpoint, lag, [at])[at]
-    start = recover(trainer, trajectory, checkpoint, Failure(0, at, lost), durable)
+    start = recover(trainer, trajectory.states[at], checkpoint, Failure(0, at, lost), durable)
     (recovery,) = result.recoveries
     assert start.perturbation > 0
     assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12)
@@ -144,6 +144,6 @@ def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str, settings:
         return
     commit = at * trainer.n_phases
     durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
-    start = recover(trainer, trajectory, checkpoint, Failure(0, commit, lost), durable)
+    start = recover(trainer, trajectory.states[commit], checkpoint, Failure(0, commit, lost), durable)
     assert recovery["perturbation"] == pytest.approx(start.perturbation, rel=1e-12)
     assert_is_mended_alike(recovery, start)

@@ -33,7 +33,7 @@ def recovered(
     trainer: Trainer, trajectory: Trajectory, checkpoint: Checkpoint, failure: Failure, lag: int
 ) -> Recovered:
     durable = replay(trainer, trajectory, checkpoint, lag, [failure.commit])[failure.commit]
-    return recover(trainer, trajectory, checkpoint, failure, durable)
+    return recover(trainer, trajectory.states[failure.commit], checkpoint, failure, durable)
 
 
 @pytest.mark.parametrize("name", ["qp", "mlr", "mf", "adam"])
@@ -123,9 +123,10 @@ def test_mean_squared_perturbation_is_p_times_that_of_full_recovery(p: Fraction)
     durable = replay(trainer, trajectory, FULL_PARTIAL, 0, [13])[13]
     failures = draw_failures(trainer, 20, FailurePlan(n_trials=600, lost_fraction=p))
     squares = [
-        recover(trainer, trajectory, FULL_PARTIAL, replace(f, commit=13), durable).perturbation ** 2 for f in failures
+        recover(trainer, trajectory.states[13], FULL_PARTIAL, replace(f, commit=13), durable).perturbation ** 2
+        for f in failures
     ]
-    whole = recover(trainer, trajectory, FULL_PARTIAL, everything(trainer, 13), durable).perturbation ** 2
+    whole = recover(trainer, trajectory.states[13], FULL_PARTIAL, everything(trainer, 13), durable).perturbation ** 2
     assert np.mean(squares) == pytest.approx(float(p) * whole, abs=4 * np.std(squares) / math.sqrt(len(squares)))
 
 
