@@ -42,6 +42,8 @@ __all__ = [
     "stored_block_bytes",
 ]
 
+_LONG = 32
+"""Elements of a block for which the scale of ``int8`` is small."""
 Encodings = Mapping[str, Mapping[str, str]]
 """Per table and field the name of an encoding; what is not named is plain."""
 
@@ -67,8 +69,9 @@ def packed_for(n_values: int) -> str:
 def narrow(tables: Sequence[Table]) -> Encodings:
     """The narrowest form of every field that is made for it.
 
-    ``mxint8`` for values that are floating-point numbers, bfloat16 for what stands beside them (the moments of an
-    optimizer), and integers of which it is known what they are below in as few bits as that takes.
+    For values that are floating-point numbers ``int8``, or ``mxint8`` where a block has fewer than 32 of them, so that
+    a scale of 4 bytes would be a tenth of it or more; bfloat16 for what stands beside them (the moments of an
+    optimizer); and for integers of which it is known what they are below as few bits as that takes.
 
     Example:
         >>> rows = Table("W", 8, (Field("value"), Field("m"), Field("step", "int32")))
@@ -81,7 +84,9 @@ def narrow(tables: Sequence[Table]) -> Encodings:
 
 def _narrowest(field: Field) -> str | None:
     if np.dtype(field.dtype).name in ("float32", "float64"):
-        return "mxint8" if field.name == "value" else "bfloat16"
+        if field.name != "value":
+            return "bfloat16"
+        return "int8" if field.ragged or field.n_per_block >= _LONG else "mxint8"
     return None if field.below is None else packed_for(field.below)
 
 

@@ -159,4 +159,9 @@ def test_presets_are_where_settings_begin() -> None:
 
 def test_narrow_is_for_all_tables_that_are_saved() -> None:
     tables = [*TWO, Table("d", 2, (Field("value"),), derived=True), Table("n", 2, (Field("value", "int64"),))]
-    assert Checkpoint(encode="narrow").encodings(tables) == {"a": {"value": "mxint8"}, "b": {"value": "mxint8"}}
+    tables += [Table("c", 3, (Field("value", "float64", (4, 8)), Field("m", "float64", (4, 8))))]
+    assert Checkpoint(encode="narrow").encodings(tables) == {
+        "a": {"value": "mxint8"},
+        "b": {"value": "mxint8"},
+        "c": {"value": "int8", "m": "bfloat16"},
+    }
