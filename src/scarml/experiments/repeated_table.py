@@ -72,5 +72,6 @@ def table(rows: Sequence[RepeatedRow]) -> str:
 def _cost(cell: RepeatedSummary | None) -> str:
     if cell is None:
         return "–"
-    cost = f"{cell.cost.value:.1f} [{cell.cost.low:.1f}, {cell.cost.high:.1f}]".replace("-", "−")
+    value, low, high = (round(x, 1) + 0.0 for x in (cell.cost.value, cell.cost.low, cell.cost.high))  # no −0.0
+    cost = f"{value:.1f} [{low:.1f}, {high:.1f}]".replace("-", "−")
     return f"≥ {cost}, {cell.n_given_up} given up" if cell.n_given_up else cost
