@@ -8,6 +8,7 @@ name             for fields of                    a block of n elements is store
 ``bfloat16``     float32, float64                 n upper halves of float32, 2n bytes
 ``int8``         float32, float64, called value   a float32 scale and n multiples of it in −127 … 127, 4 + n bytes
 ``mxint8``       float32, float64, called value   the same with a power of two as the scale, 1 + n bytes
+``mxfp8``        float32, float64                 n floating-point numbers of a byte (E5M2), times a power of two, 1 + n
 ``packed-<k>``   integers in 0 … 2^k − 1          k bits a value, ⌈nk/8⌉ bytes; loses nothing
 ===============  ===============================  ==================================================================
 
@@ -17,7 +18,8 @@ products with −127 … 127 are exact in float32.
 
 For short blocks a float32 is a large scale: 4 bytes beside 10 for a row of 10 numbers. ``mxint8`` has an exponent of
 one byte, as the OCP microscaling formats do (E8M0; there 32 elements share it, here a block does), and a step that is
-up to twice as large.
+up to twice as large. ``mxfp8`` keeps the order of magnitude over 31 powers of two, with an error of up to an eighth,
+and lets nothing become zero: it is for the moments of an optimizer.
 """
 
 from __future__ import annotations
@@ -70,13 +72,13 @@ def narrow(tables: Sequence[Table]) -> Encodings:
     """The narrowest form of every field that is made for it.
 
     For values that are floating-point numbers ``int8``, or ``mxint8`` where a block has fewer than 32 of them, so that
-    a scale of 4 bytes would be a tenth of it or more; bfloat16 for what stands beside them (the moments of an
-    optimizer); and for integers of which it is known what they are below as few bits as that takes.
+    a scale of 4 bytes would be a tenth of it or more; beside them ``mxfp8`` for the moments of an optimizer, and
+    bfloat16 for anything else; and for integers of which it is known what they are below as few bits as that takes.
 
     Example:
-        >>> rows = Table("W", 8, (Field("value"), Field("m"), Field("step", "int32")))
+        >>> rows = Table("W", 8, (Field("value"), Field("m", moment=True), Field("step", "int32")))
         >>> narrow([rows, Table("docs", 2, (Field("value", "uint8", below=20),))])
-        {'W': {'value': 'mxint8', 'm': 'bfloat16'}, 'docs': {'value': 'packed-5'}}
+        {'W': {'value': 'mxint8', 'm': 'mxfp8'}, 'docs': {'value': 'packed-5'}}
     """
     named = {t.name: {f.name: form for f in t.fields if (form := _narrowest(f))} for t in tables if not t.derived}
     return {name: fields for name, fields in named.items() if fields}
@@ -85,7 +87,7 @@ def narrow(tables: Sequence[Table]) -> Encodings:
 def _narrowest(field: Field) -> str | None:
     if np.dtype(field.dtype).name in ("float32", "float64"):
         if field.name != "value":
-            return "bfloat16"
+            return "mxfp8" if field.moment else "bfloat16"
         return "int8" if field.ragged or field.n_per_block >= _LONG else "mxint8"
     return None if field.below is None else packed_for(field.below)
 

@@ -5,6 +5,7 @@ Block ``i`` has the elements ``values[offsets[i] : offsets[i + 1]]``. A plain re
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numba
@@ -13,7 +14,16 @@ from numpy.typing import NDArray
 
 from scarml.core.block import Array, Ids
 
-__all__ = ["from_bfloat16", "from_int8", "from_packed", "largest_of_blocks", "to_bfloat16", "to_int8", "to_packed"]
+__all__ = [
+    "from_bfloat16",
+    "from_int8",
+    "from_packed",
+    "largest_of_blocks",
+    "to_bfloat16",
+    "to_fp8",
+    "to_int8",
+    "to_packed",
+]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -52,6 +62,36 @@ def from_int8(stored: NDArray[np.int8], offsets: Ids, scales: Array, out: Array)
         block, values = stored[offsets[i] : offsets[i + 1]], out[offsets[i] : offsets[i + 1]]
         for j in range(len(block)):
             values[j] = np.int32(block[j]) * scale
+
+
+@numba.njit(nogil=True, cache=True)
+def to_fp8(values: Array, offsets: Ids, scales: NDArray[np.float64], out: NDArray[np.uint8]) -> None:
+    """Each value over the scale of its block, as the nearest E5M2 number (1 bit of sign, 5 of exponent, 2 of mantissa).
+
+    Below 2^-14 they are multiples of 2^-16, and only zero becomes zero. A block with scale 0 or NaN becomes zeros.
+    """
+    for i in range(len(scales)):
+        scale = scales[i]
+        for j in range(offsets[i], offsets[i + 1]):
+            value = np.float64(values[j])
+            if value == 0 or not scale > 0:
+                out[j] = 0
+                continue
+            scaled = max(abs(value) / scale, 2.0**-16)
+            if scaled < 2.0**-14:
+                code = int(np.rint(scaled * 65536))
+            else:
+                fraction, exponent = math.frexp(scaled)  # scaled = fraction * 2**exponent, 1/2 <= fraction < 1
+                code = ((exponent + 14) << 2) + int(np.rint(fraction * 8)) - 4  # 8 of them carry into the exponent
+            out[j] = code + (128 if value < 0 else 0)
+
+
+@numba.njit(nogil=True, cache=True)
+def from_fp8(stored: NDArray[np.uint8], offsets: Ids, scales: Array, meanings: Array, out: Array) -> None:
+    """What each byte means, times the scale of its block; both have the dtype of ``out``."""
+    for i in range(len(scales)):
+        for j in range(offsets[i], offsets[i + 1]):
+            out[j] = meanings[stored[j]] * scales[i]
 
 
 @numba.njit(nogil=True, cache=True)

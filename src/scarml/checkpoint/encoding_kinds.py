@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from scarml.checkpoint.encoding_kernels import (
     from_bfloat16,
+    from_fp8,
     from_int8,
     from_packed,
     largest_of_blocks,
     to_bfloat16,
+    to_fp8,
     to_int8,
     to_packed,
 )
@@ -31,6 +33,10 @@ _LEAST_EXPONENT, _LARGEST_EXPONENT = -126, 121
 """Of scales that are powers of two: products with −127 … 127 are float32s, and none is subnormal."""
 _POWERS = np.ldexp(1.0, np.arange(_NAN_SCALE + 1) - _BIAS)
 _POWERS[[0, _NAN_SCALE]] = 0, np.nan
+_FP8_EXPONENT = 15
+_E5M2 = (np.arange(256, dtype=np.uint16) << 8).view(np.float16).astype(np.float64)
+_E5M2[~np.isfinite(_E5M2)] = np.nan  # are never stored
+"""What the bytes mean: the upper halves of float16s."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,10 +166,7 @@ class _Int8(Encoding):
     def encode(self, values: Array, counts: Ids) -> Encoded:
         """A block that is not finite gets the scale NaN, and is restored as NaNs."""
         offsets = _offsets(counts)
-        bits = values.view(f"u{values.itemsize}")
-        largest = np.zeros(len(counts), bits.dtype)
-        largest_of_blocks(bits, offsets, bits.dtype.type(np.iinfo(f"i{values.itemsize}").max), largest)
-        scales = self.scales_for(largest.view(values.dtype).astype(np.float64) / 127)
+        scales = self.scales_for(_largest(values, offsets) / 127)
         stored = np.empty(len(values), np.int8)
         to_int8(values, offsets, self.multipliers(scales, values.dtype.name), stored)
         return Encoded(stored, scales)
@@ -203,6 +206,37 @@ class _MxInt8(_Int8):
 
     def multipliers(self, scales: Array, dtype: str) -> Array:
         return _POWERS[scales].astype(dtype)
+
+
+class _MxFp8(Encoding):
+    """A scale brings the largest absolute value of a block, rounded, to 2^15 or a little more; stored as in mxint8."""
+
+    name = "mxfp8"
+    scale_dtype = "uint8"
+
+    def problem_with(self, field: Field) -> str | None:
+        return None if _is_float(field) else "it is for float32 and float64"
+
+    def stored_dtype(self, dtype: str) -> str:
+        return "uint8"
+
+    def encode(self, values: Array, counts: Ids) -> Encoded:
+        """A block that is not finite gets the scale NaN, and is restored as NaNs."""
+        largest = _largest(values, _offsets(counts))
+        fraction, exponent = np.frexp(largest)  # largest = fraction · 2^exponent, 1/2 <= fraction < 1
+        exponent = exponent + (np.rint(fraction * 8) == 8) - 1  # of the largest, rounded to two bits of mantissa
+        beyond = ~np.isfinite(largest) | (exponent > _BIAS)
+        scales = np.where(largest > 0, np.maximum(exponent - _FP8_EXPONENT, _LEAST_EXPONENT) + _BIAS, 0)
+        scales = np.where(beyond, _NAN_SCALE, scales).astype(np.uint8)
+        stored = np.empty(len(values), np.uint8)
+        to_fp8(values, _offsets(counts), _POWERS[scales], stored)
+        return Encoded(stored, scales)
+
+    def decode(self, encoded: Encoded, counts: Ids, dtype: str) -> Array:
+        assert encoded.scales is not None
+        out = np.empty(len(encoded.values), dtype)
+        from_fp8(encoded.values, _offsets(counts), _POWERS[encoded.scales].astype(dtype), _E5M2.astype(dtype), out)
+        return out
 
 
 class _Packed(Encoding):
@@ -247,7 +281,7 @@ class _Packed(Encoding):
 
 PACKED = {f"packed-{n_bits}": _Packed(n_bits) for n_bits in range(1, 64)}
 ENCODINGS: dict[str, Encoding] = {
-    **{e.name: e for e in (_Plain(), _Float32(), _Bfloat16(), _Int8(), _MxInt8())},
+    **{e.name: e for e in (_Plain(), _Float32(), _Bfloat16(), _Int8(), _MxInt8(), _MxFp8())},
     **PACKED,
 }
 """All there are, by name."""
@@ -255,6 +289,14 @@ ENCODINGS: dict[str, Encoding] = {
 
 def _is_float(field: Field) -> bool:
     return np.dtype(field.dtype).name in ("float32", "float64")
+
+
+def _largest(values: Array, offsets: Ids) -> NDArray[np.float64]:
+    """The largest absolute value of each block; NaN where one is."""
+    bits = values.view(f"u{values.itemsize}")
+    largest = np.zeros(len(offsets) - 1, bits.dtype)
+    largest_of_blocks(bits, offsets, bits.dtype.type(np.iinfo(f"i{values.itemsize}").max), largest)
+    return largest.view(values.dtype).astype(np.float64)
 
 
 def _offsets(counts: Ids) -> Ids:

@@ -39,6 +39,7 @@ class Field:
         shape: shape per block of a dense field; ``()`` for one number a block.
         ragged: the block has ``table.lengths[i]`` elements; ``shape`` must then be ``()``.
         below: of integers, if it is known: all are in 0 … ``below`` − 1, so that they can be stored in fewer bits.
+        moment: an optimizer's running mean, of which a rough value will do as long as it does not become zero.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Field:
     shape: tuple[int, ...] = ()
     ragged: bool = False
     below: int | None = field(default=None, compare=False)
+    moment: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():

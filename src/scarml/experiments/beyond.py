@@ -6,7 +6,7 @@ state takes in memory. What it adds to the paper's `priority` 1/8, alone and tog
 ====================  =================================================================================================
 ``bfloat16``          floating-point numbers in 2 bytes, so that a save has more blocks
 ``narrow``            the narrowest form of each field (`scarml.checkpoint.encoding.narrow`): values as ``int8`` or
-                      ``mxint8``, moments of an optimizer as bfloat16, topics in as many bits as they need
+                      ``mxint8``, moments of an optimizer as ``mxfp8``, topics in as many bits as they need
 ``per-byte``          a budget in bytes, and distances ranked per stored byte, each times what the model says that the
                       loss feels of it (`Table.weights`); only where blocks differ in size or in weight
 ``phase-aware``       least for what the next phase overwrites; only where there are such tables

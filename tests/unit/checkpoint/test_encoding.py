@@ -20,7 +20,7 @@ from scarml.checkpoint.encoding import (
 from scarml.core.block import Field, Table
 from scarml.errors import ModelError, UsageError
 
-LOSSY = ["float32", "bfloat16", "int8", "mxint8"]
+LOSSY = ["float32", "bfloat16", "int8", "mxint8", "mxfp8"]
 
 
 def counts(*numbers: int) -> np.ndarray:
@@ -127,6 +127,37 @@ def test_mxint8_by_hand():
     assert restored.tolist() == [127, -3, 0, 0, 0, 128, 2, 66 / 65536]
 
 
+@given(st.data())
+def test_mxfp8_is_within_an_eighth_and_lets_nothing_become_zero(data):
+    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
+    encoding = encoding_named("mxfp8")
+    encoded = encoding.encode(values, n)
+    back = encoding.decode(encoded, n, values.dtype.name)
+    assert encoded.scales is not None
+    starts = np.cumsum(n) - n
+    for i in range(len(n)):
+        block, restored = values[starts[i] : starts[i] + n[i]], back[starts[i] : starts[i] + n[i]]
+        largest = np.abs(block.astype(float)).max(initial=0)
+        if not np.isfinite(block).all() or largest >= 1.875 * 2.0**127:
+            assert np.isnan(restored).all()
+            continue
+        assert ((restored == 0) == (block == 0)).all()
+        assert (np.sign(restored) == np.sign(block)).all()
+        smallest = 2.0 ** (int(encoded.scales[i]) - 127 - 16)
+        error = np.abs(restored.astype(float) - block.astype(float))
+        assert (error <= np.maximum(np.abs(block.astype(float)) / 8, smallest)).all()
+
+
+def test_mxfp8_by_hand():
+    encoding = encoding_named("mxfp8")
+    values = np.array([8, -1.1, 1e-12, 0, 0, 1.25, 15.5], np.float32)
+    encoded = encoding.encode(values, counts(4, 1, 0, 2))
+    assert encoded.scales is not None
+    assert encoded.scales.tolist() == [127 - 12, 0, 0, 127 - 11]
+    restored = encoding.decode(encoded, counts(4, 1, 0, 2), "float32")
+    assert restored.tolist() == [8, -1, 2.0 ** (-16 - 12), 0, 0, 1.25, 16]
+
+
 def test_bfloat16_rounds_to_nearest_even():
     encoding = encoding_named("bfloat16")
     exact = np.array([1, -2.5, 0, np.inf, -np.inf], np.float32)
@@ -188,5 +219,6 @@ def test_stored_sizes_of_blocks():
     assert stored_block_bytes(ADAM, {}).tolist() == ADAM.block_bytes.tolist() == [32] * 4
     assert stored_block_bytes(ADAM, {"value": "int8", "v": "bfloat16", "step": "packed-20"}).tolist() == [16] * 4
     assert stored_block_bytes(ADAM, {"value": "mxint8", "v": "bfloat16", "step": "packed-20"}).tolist() == [13] * 4
+    assert stored_block_bytes(ADAM, {"value": "mxint8", "v": "mxfp8", "step": "packed-20"}).tolist() == [11] * 4
     docs = Table("docs", 3, (Field("value", "int32", ragged=True), Field("weight", "float64")), lengths=counts(0, 4, 9))
     assert stored_block_bytes(docs, {"value": "packed-10", "weight": "float32"}).tolist() == [4, 9, 16]

@@ -33,7 +33,7 @@ def sizes(picked: dict[str, Any]) -> dict[str, int]:
         ({"recovery": "full"}, "--recovery full needs complete checkpoints, but --policy is priority"),
         ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial, repair or full"),
         ({"budget_in": "euro"}, "--budget-in 'euro' is unknown; choose blocks or bytes"),
-        ({"encode": "int4"}, "encoding 'int4' is unknown; choose one of plain, .*, mxint8, narrow"),
+        ({"encode": "int4"}, "encoding 'int4' is unknown; choose one of plain, .*, mxfp8, narrow"),
         ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose one of distance, distance-per-byte, weighted"),
     ],
 )

@@ -74,7 +74,7 @@ def test_the_narrowest_forms_are_those_of_their_fields(name: str) -> None:
         encodings_for(t, chosen[t.name])  # takes them
         for f in t.fields:
             if f.name != "value" and f.dtype.startswith("float"):
-                assert chosen[t.name][f.name] == "bfloat16"
+                assert chosen[t.name][f.name] == "mxfp8"
     (value,) = {fields["value"] for fields in chosen.values()}
     assert value == ("packed-2" if name == "lda" else "mxint8")
 

@@ -129,7 +129,7 @@ class ModuleTraining(Model, Protocol):
         few = self._input(inputs[:2]), as_torch_takes(targets[:2])
         replica_of(make_module).check(start, *few, self._loss_sum)
         lengths = self._cut().lengths
-        fields = [Field(name, "float32", ragged=True) for name in ("value", "m", "v")]
+        fields = [Field(name, "float32", ragged=True, moment=name != "value") for name in ("value", "m", "v")]
         fields += [Field(name, "int32") for name in ("step", "block")]
         if self.restores == "weights":
             fields.append(Field("commit", "int32"))

@@ -46,7 +46,11 @@ class AdamRegression(Model):
 
     def tables(self, data: Regression) -> Sequence[Table]:
         """The table ``w``."""
-        fields = (Field("value", "float32"), Field("m", "float32"), Field("v", "float32"), Field("step", "int64"))
+        fields = (
+            Field("value", "float32"),
+            *(Field(name, "float32", moment=True) for name in "mv"),
+            Field("step", "int64"),
+        )
         return [Table("w", data.features.shape[1], fields)]
 
     def groups(self, table: Table) -> Ids:
