@@ -14,7 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from scarml.errors import ScarError, UsageError
-from scarml.experiments import partial_recovery, priority_checkpoints, repeated_failures, repeated_table, wrong_choice
+from scarml.experiments import (
+    beyond,
+    partial_recovery,
+    priority_checkpoints,
+    repeated_failures,
+    repeated_table,
+    wrong_choice,
+)
 from scarml.experiments.marked_page import has_marked, replace_marked
 from scarml.experiments.panels import PANELS, PaperPanel
 from scarml.experiments.repeated_rows import RepeatedRow
@@ -44,17 +51,20 @@ LEAST_TRIALS = 20
 
 
 class Measured:
-    """What the cells of both figures came to.
+    """What the cells of the figures came to.
 
     Args:
         partial: rows of figure 7.
         priority: rows of figure 8.
+        beyond: rows of what goes beyond them.
     """
 
-    def __init__(self, partial: Sequence[TrialRow], priority: Sequence[TrialRow]) -> None:
+    def __init__(
+        self, partial: Sequence[TrialRow], priority: Sequence[TrialRow], beyond: Sequence[TrialRow] = ()
+    ) -> None:
         self._of = {
             figure: {(c.panel, c.lost_fraction, c.strategy, c.lag_commits): c for c in summarise(rows)}
-            for figure, rows in (("partial", partial), ("priority", priority))
+            for figure, rows in (("partial", partial), ("priority", priority), ("beyond", beyond))
         }
 
     def panels(self) -> list[PaperPanel]:
@@ -70,6 +80,10 @@ class Measured:
         """A strategy in figure 8."""
         return self._of["priority"].get((panel.panel.name, "1/2", strategy, lag))
 
+    def general(self, panel: PaperPanel, lag: int = 0) -> CellSummary | None:
+        """The general setting."""
+        return self._of["beyond"].get((panel.panel.name, "1/2", "general", lag))
+
 
 def read(results: Path, from_iter: int = 0) -> Measured:
     """From the folder that has those of the figures.
@@ -81,20 +95,24 @@ def read(results: Path, from_iter: int = 0) -> Measured:
     Raises:
         UsageError: if there are no results of either.
     """
-    folders = [results / f.FIGURE.file_name for f in (partial_recovery, priority_checkpoints)]
-    partial, priority = (read_folder(folder) if folder.exists() else [] for folder in folders)
-    if not partial and not priority:
+    folders = [results / f.FIGURE.file_name for f in (partial_recovery, priority_checkpoints, beyond)]
+    found = [read_folder(folder) if folder.exists() else [] for folder in folders]
+    if not found[0] and not found[1]:
         raise UsageError(f"there are no results in {folders[0]} or {folders[1]}; run scarml figure first")
-    return Measured(*([r for r in rows if r.failed_at_iter >= from_iter] for rows in (partial, priority)))
+    return Measured(*([r for r in rows if r.failed_at_iter >= from_iter] for rows in found))
 
 
 def headline(measured: Measured) -> str:
     """Reductions of the cost, with intervals, in Markdown."""
     head = (
         *("", "trials", "partial, 3/4 lost", "partial, 1/2 lost", "partial, 1/4 lost"),
-        *("`priority` 1/8", "in whole iterations", "at lag 1", "floor at lag 1"),
+        *("`priority` 1/8", "in whole iterations", "at lag 1", "general, same bytes", "at lag 1", "floor at lag 1"),
     )
-    lines = [table_row(head), table_row(["---"] + ["---:"] * (len(head) - 1)), table_row([*_PAPER, "", "", ""])]
+    lines = [
+        table_row(head),
+        table_row(["---"] + ["---:"] * (len(head) - 1)),
+        table_row([*_PAPER, *[""] * (len(head) - len(_PAPER))]),
+    ]
     for panel in measured.panels():
         for unit in panel.budgets:
             name = "priority-1-8-partial" if unit == "blocks" else "priority-1-8-of-bytes-partial"
@@ -109,6 +127,10 @@ def headline(measured: Measured) -> str:
                         reduction_text(at_0),
                         _whole(at_0),
                         reduction_text(at_1),
+                        *(
+                            reduction_text(measured.general(panel, lag) if unit == panel.budgets[-1] else None)
+                            for lag in (0, 1)
+                        ),
                         reduction_text(measured.saved(panel, "floor", 1)),
                     ]
                 )
@@ -119,12 +141,13 @@ def headline(measured: Measured) -> str:
 def short(measured: Measured) -> str:
     """Losing half of all blocks, in Markdown, on the panels that have trials enough."""
     lines = [
-        table_row(["", "trials", "partial recovery", "and `priority` 1/8"]),
-        table_row(["---", "---:", "---:", "---:"]),
-        table_row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5]]),
+        table_row(["", "trials", "partial recovery", "and `priority` 1/8", "and `--preset general`, same bytes"]),
+        table_row(["---"] + ["---:"] * 4),
+        table_row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5], ""]),
     ]
     for panel in measured.panels():
-        cells = [measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")]
+        recovered, saved = measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")
+        cells = [recovered, saved, measured.general(panel)]
         texts = [reduction_text(cell) for cell in cells]
         if texts != [_MISSING] * len(cells):
             lines.append(table_row([panel.title, trials_text(cells), *texts]))
