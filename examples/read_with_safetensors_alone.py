@@ -79,11 +79,16 @@ def read_field(tensors, table, field, n):
         raw.append([part] if scales is None else [scales[i], part])
         if encoding == "int8":
             part = part * scales[i].astype(field["dtype"])
+        elif encoding in ("mxint8", "mxfp8"):
+            numbers = part if encoding == "mxint8" else (part.astype(np.uint16) << 8).view(np.float16)
+            part = numbers.astype(float) * (np.nan if scales[i] == 255 else 2.0 ** (int(scales[i]) - 127))
         elif encoding == "bfloat16":
             part = (part.astype(np.uint32) << 16).view(np.float32)
         elif bits is not None:
             ones = np.unpackbits(part, bitorder="little")[: counts[i] * bits].reshape(counts[i], bits)
             part = ones.astype(np.int64) @ (1 << np.arange(bits))
+        elif encoding not in ("plain", "float32"):
+            raise ValueError(f"the encoding {encoding} is not known here")
         part = part.astype(field["dtype"])
         values.append(part if field["ragged"] else part.reshape(field["shape"]))
     return values, raw

@@ -156,7 +156,7 @@ class _Int8(Encoding):
         if field.name != "value":
             return (
                 "it is only for 'value': on a linear scale the small entries of an optimizer's moments become zero, "
-                "and steps are divided by them. Take bfloat16"
+                "and steps are divided by them. Take mxfp8 or bfloat16"
             )
         return None
 

@@ -25,7 +25,7 @@ RECORD_NAMES = {
     ),
     "commit_held": "all is prepared, but blocks are still being measured or staged for a save: commit",
     "commit_released": "the held commit goes on: commit",
-    "save_started": "a save fell due: save_id, iteration, policy",
+    "save_started": "a save fell due: save_id, iteration, final (all that has changed, before the end)",
     "save_staged": "caches are up to date, training may go on: save_id, iteration, n_blocks, size_bytes",
     "save_committed": "the store holds the save: save_id, iteration, stored_bytes",
     "save_failed": "the store refused: save_id, node, cause, and whether it is tried again",

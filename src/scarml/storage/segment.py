@@ -6,7 +6,7 @@ Per table ``W`` the file has these tensors:
 ``W/ids``      uint32 or uint64, (n,)  block ids, strictly increasing
 ``W/lengths``  the same, (n,)          elements of each block; only of tables with ragged fields
 ``W.value`` …  (n, *shape) or flat     one a field, the blocks in the order of ``W/ids``; see `encoding`
-``W/….scale``  float32, (n,)           scales of a field stored as int8
+``W/….scale``  float32 or uint8, (n,)  scales of a field whose `encoding` has them
 ``W/crc32``    uint32, (n,)            CRC-32 of each block: its id as little-endian uint64, then what is stored of it
 ``extra/…``    any                     arrays of the state that is saved beside the blocks
 =============  ======================  =================================================================

@@ -13,9 +13,11 @@ import pytest
 from tests.golden import make
 from tests.golden.make import DOCS, TABLES, contents
 
+from scarml.checkpoint.encoding_kinds import ENCODINGS, PACKED
+from scarml.core.block import Blocks, Field, Table
 from scarml.storage.local import LocalStore
 from scarml.storage.run_folder import RunFolder
-from scarml.storage.segment import SegmentId
+from scarml.storage.segment import Segment, SegmentId
 from scarml.storage.segment_header import read_header
 
 GOLDEN = Path(make.__file__).parent
@@ -80,6 +82,18 @@ def test_the_example_without_scar_reads_the_same():
             for i, values in zip(ids, here["fields"][f.name], strict=True):
                 assert values.dtype == np.dtype(f.dtype)
                 assert values.tolist() == rows[i].tolist()
+
+
+@pytest.mark.parametrize("encoding", [e for e in ENCODINGS if e not in PACKED])
+def test_the_example_reads_every_encoding_of_numbers(tmp_path, encoding):
+    table = Table("W", 4, (Field("value", "float64", (5,)),))
+    values = np.random.default_rng(1).normal(size=(4, 5)) * np.array([[1], [0], [1e-6], [1e30]])
+    run = RunFolder.create(LocalStore(str(tmp_path)), {})
+    term = run.claim_term("new")
+    blocks = {"W": Blocks(table, table.all_ids, {"value": values})}
+    run.write_segment(Segment(term, 1, 1, "server-0", 1, False, blocks, {"W": {"value": encoding}}))
+    expected = run.reader(term).read_newest(table, table.all_ids).blocks.value
+    assert load_example().read_run(tmp_path)["W"]["fields"]["value"].tolist() == expected.tolist()
 
 
 def test_the_example_leaves_damaged_blocks_out(tmp_path, capsys):
