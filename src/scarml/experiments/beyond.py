@@ -24,22 +24,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from scarml.checkpoint.encoding import Encodings, stored_block_bytes
+from scarml.checkpoint.encoding import Encodings
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Table
 from scarml.experiments.panels import BEYOND, PaperPanel
 from scarml.experiments.problem import trainer_for
 from scarml.experiments.recovery_figure import Loss, RecoveryFigure
-from scarml.experiments.strategy import FLOOR, Strategy, full, partial, repair
+from scarml.experiments.strategy import FLOOR, GENERAL, Strategy, full, partial, repair
 from scarml.experiments.sweep import Cell
 
-__all__ = ["FIGURE", "GENERAL", "bfloat16", "strategies"]
+__all__ = ["FIGURE", "bfloat16", "strategies"]
 
 LOST_FRACTION = Fraction(1, 2)
 EIGHTH, PAPER_INTERVAL = Fraction(1, 8), 8
 """Of the state, in every iteration: the whole state's worth every 8 iterations."""
-GENERAL = Checkpoint.preset("general", fraction=EIGHTH, interval_iters=PAPER_INTERVAL)
-"""One setting for every model."""
 
 
 def bfloat16(tables: Sequence[Table]) -> Encodings:
@@ -59,14 +57,14 @@ def strategies(panel: PaperPanel) -> list[Strategy]:
     trainer = trainer_for(panel.panel)
     tables, can_mend = trainer.tables, trainer.problem.model.n_repair_phases > 0
     shorter = bfloat16(tables)
-    sizes = np.concatenate([stored_block_bytes(t, {}) for t in tables])
+    sizes = np.concatenate([t.block_bytes for t in tables])
     differ = bool((sizes != sizes[0]).any()) or any(t.weights is not None for t in tables)
     some_are_dead = any(t.dead_at_boundary for t in tables)
     plain = Checkpoint("priority", EIGHTH, PAPER_INTERVAL, budget_in="bytes")
 
-    found = [Strategy("general", GENERAL)]
+    found = [GENERAL]
     if can_mend:
-        found.append(Strategy("general-repair", replace(GENERAL, recovery="repair")))
+        found.append(Strategy("general-repair", replace(GENERAL.checkpoint, recovery="repair")))
     found.append(partial("priority", EIGHTH, PAPER_INTERVAL))
     if can_mend:
         found.append(repair("priority", EIGHTH, PAPER_INTERVAL))
@@ -77,7 +75,7 @@ def strategies(panel: PaperPanel) -> list[Strategy]:
     if differ or some_are_dead:  # else it is the general setting
         found.append(Strategy("narrow", replace(plain, encode="narrow")))
     if differ:
-        found.append(Strategy("per-byte", replace(plain, rank_by=GENERAL.rank_by)))
+        found.append(Strategy("per-byte", replace(plain, rank_by=GENERAL.checkpoint.rank_by)))
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scarml.experiments.results import CellSettings
-from scarml.experiments.summary import REFERENCE
+from scarml.experiments.summary import REFERENCE, paired_with
 from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 
 __all__ = ["RepeatedRow", "RepeatedSummary", "summarise"]
@@ -94,10 +94,7 @@ def _summary(rows: Sequence[RepeatedRow], reference: Sequence[RepeatedRow]) -> R
 
 
 def _reduction(rows: Sequence[RepeatedRow], reference: Sequence[RepeatedRow]) -> Interval | None:
-    theirs = {r.trial: r for r in reference}
-    if rows[0].strategy == REFERENCE or not all(r.trial in theirs for r in rows):
-        return None
-    paired = [theirs[r.trial] for r in rows]
+    paired = paired_with(rows, reference)
     if _given_up(rows) or _given_up(paired) or not sum(r.cost for r in paired) > 0:
         return None
     return paired_reduction([r.cost for r in paired], [r.cost for r in rows])

@@ -59,7 +59,7 @@ class RepeatedSweep:
             Its rows.
         """
         settings = settings_of(self.panel, self._baseline.trainer.problem, plan, cell)
-        kept = KeptRows(path, RepeatedRow, {name: value for name, value in settings.items() if name != "n_trials"})
+        kept = KeptRows(path, RepeatedRow, settings)
         for row in self._rows(cell, plan, kept.missing(plan.n_trials)):
             kept.add(row)
         return kept.finish(plan.n_trials)
@@ -94,6 +94,7 @@ def _run(baseline: Sweep, cell: Cell, plan: FailurePlan, trial: int) -> Repeated
     control, converged = trajectory.crossing, math.isinf(struck.given_up_at)
     return RepeatedRow(
         **settings_of(baseline.panel, trainer.problem, plan, cell),
+        n_trials=plan.n_trials,
         trial=trial,
         converged=converged,
         n_failures=struck.n_failures,

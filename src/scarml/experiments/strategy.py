@@ -9,7 +9,7 @@ from scarml.checkpoint.budget import BudgetUnit
 from scarml.checkpoint.policy import policy_named
 from scarml.checkpoint.selection import Checkpoint
 
-__all__ = ["FLOOR", "Strategy", "full", "partial", "repair"]
+__all__ = ["FLOOR", "GENERAL", "Strategy", "full", "partial", "repair"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +42,6 @@ def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy
 
 FLOOR = Strategy("floor", Checkpoint("full", Fraction(1), 1))
 """Everything saved in every iteration, lost blocks restored: no saved value can do better at the same lag."""
+
+GENERAL = Strategy("general", Checkpoint.preset("general", fraction=Fraction(1, 8), interval_iters=8))
+"""One setting for every model, at the bytes of the paper's ``priority`` 1/8."""

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from scarml.experiments.results import TrialRow
 from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 
-__all__ = ["REFERENCE", "CellSummary", "select", "summarise"]
+__all__ = ["REFERENCE", "CellSummary", "paired_with", "reduction_in_words", "select", "summarise"]
+
+
+class _Trial(Protocol):
+    @property
+    def trial(self) -> int: ...
+    @property
+    def strategy(self) -> str: ...
+
+
+_Row = TypeVar("_Row", bound=_Trial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +67,8 @@ def summarise(rows: Sequence[TrialRow]) -> list[CellSummary]:
 
 def _summary(rows: Sequence[TrialRow], reference: Sequence[TrialRow]) -> CellSummary:
     first, costs, whole = rows[0], [r.cost for r in rows], [r.cost_whole for r in rows]
-    theirs = {r.trial: r for r in reference}
     reduction, reduction_whole = None, None
-    if first.strategy != REFERENCE and all(r.trial in theirs for r in rows):  # there may be more of them
-        paired = [theirs[r.trial] for r in rows]
+    if paired := paired_with(rows, reference):
         their_costs, their_whole = [r.cost for r in paired], float(np.mean([r.cost_whole for r in paired]))
         if np.mean(their_costs) > 0 and their_whole > 0:
             reduction = paired_reduction(their_costs, costs)
@@ -76,6 +85,27 @@ def _summary(rows: Sequence[TrialRow], reference: Sequence[TrialRow]) -> CellSum
         reduction_whole=reduction_whole,
         perturbation=float(np.mean([r.perturbation for r in rows])),
     )
+
+
+def paired_with(rows: Sequence[_Row], reference: Sequence[_Row]) -> list[_Row]:
+    """The reference's row of each trial, of which it may have more; none if it lacks one, or if these are its own."""
+    theirs = {r.trial: r for r in reference}
+    if rows[0].strategy == REFERENCE or not all(r.trial in theirs for r in rows):
+        return []
+    return [theirs[r.trial] for r in rows]
+
+
+def reduction_in_words(reduction: Interval | None) -> str:
+    """The end of a line about a cell; nothing where there is no reduction.
+
+    Example:
+        >>> reduction_in_words(Interval(0.5, 0.25, 0.75))
+        ', -50.0 % [-75.0, -25.0] against full recovery'
+    """
+    if reduction is None:
+        return ""
+    value, low, high = (-100 * x for x in (reduction.value, reduction.high, reduction.low))
+    return f", {value:+.1f} % [{low:+.1f}, {high:+.1f}] against full recovery"
 
 
 def select(rows: Sequence[TrialRow], **settings: object) -> list[TrialRow]:

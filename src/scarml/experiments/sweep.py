@@ -132,8 +132,7 @@ class Sweep:
         rows: list[TrialRow] = []
         for cell in cells:
             path, n_trials = folder / (cell.file_name + ".gz" * compressed), self.plan.n_trials
-            shared = {name: value for name, value in self._settings(cell).items() if name != "n_trials"}
-            kept = KeptRows(path, TrialRow, shared)
+            kept = KeptRows(path, TrialRow, self._settings(cell))
             self._take_controls(kept.rows)
             for row in self._rows(cell, kept.missing(n_trials)):
                 kept.add(row)
@@ -220,6 +219,7 @@ class Sweep:
         spent = start.rework_iters + start.repair_iters
         return TrialRow(
             **self._settings(cell),
+            n_trials=self.plan.n_trials,
             trial=failure.trial,
             failed_at_iter=failure.commit / self.trainer.n_phases,
             n_lost_blocks=failure.n_lost,
@@ -239,7 +239,7 @@ class Sweep:
 
 
 def settings_of(panel: Panel, problem: Problem, plan: FailurePlan, cell: Cell) -> dict[str, Any]:
-    """The columns of `CellSettings`, which all rows of a cell share."""
+    """The columns of `CellSettings` that all rows of a cell share, whenever they were run: all but ``n_trials``."""
     checkpoint = cell.strategy.checkpoint
     return {
         "panel": panel.name,
@@ -260,7 +260,6 @@ def settings_of(panel: Panel, problem: Problem, plan: FailurePlan, cell: Cell) -
         "lost_fraction": str(plan.lost_fraction),
         "failure_seed": plan.seed,
         "rate_per_baseline": plan.rate_per_baseline,
-        "n_trials": plan.n_trials,
     }
 
 

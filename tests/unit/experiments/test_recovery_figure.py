@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scarml.errors import UsageError
-from scarml.experiments import beyond, partial_recovery, priority_checkpoints, recovery_figure, sweep
+from scarml.experiments import beyond, panel_figure, partial_recovery, priority_checkpoints, recovery_figure, sweep
 from scarml.experiments.figures import Wanted
 from scarml.experiments.panels import PANELS, PaperPanel, panel_named
 from scarml.experiments.problem import Panel
@@ -21,7 +21,7 @@ FIGURES = [partial_recovery.FIGURE, priority_checkpoints.FIGURE, beyond.FIGURE]
 
 @pytest.fixture(autouse=True)
 def _quick_is_a_quadratic_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recovery_figure, "QUICK", QP)
+    monkeypatch.setattr(panel_figure, "QUICK", QP)
 
 
 @pytest.mark.parametrize("figure", FIGURES)

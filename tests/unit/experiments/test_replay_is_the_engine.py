@@ -15,7 +15,6 @@ import scarml as scar
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control.view import Layout, first_view
 from scarml.core.block import Ids
-from scarml.experiments.beyond import GENERAL
 from scarml.experiments.failure import Failure
 from scarml.experiments.problem import Trainer
 from scarml.experiments.replay import replay
@@ -31,7 +30,7 @@ CHECKPOINTS = {
     "full, full": Checkpoint("full", Fraction(1), 4, recovery="full"),
     "priority 1/8, repair": Checkpoint("priority", "1/8", 8, recovery="repair"),
     "priority 1/8 of bytes, int8": Checkpoint("priority", "1/8", 8, budget_in="bytes", encode="int8"),
-    "general": GENERAL,
+    "general": Checkpoint.preset("general"),
 }
 MOMENTS = [(9, 1), (12, 0), (12, 1), (9, 0), (2, 0), (2, 1)]
 N_FAST = 3  # moments of the fast tier, in turn: each way to save is tried with both models, at another moment each
