@@ -129,7 +129,7 @@ class _Bfloat16(Encoding):
     name = "bfloat16"
 
     def problem_with(self, field: Field) -> str | None:
-        return None if _is_float(field) else "it is for float32 and float64"
+        return _unless_float(field)
 
     def stored_dtype(self, dtype: str) -> str:
         return "uint16"
@@ -151,14 +151,12 @@ class _Int8(Encoding):
     scale_dtype = "float32"
 
     def problem_with(self, field: Field) -> str | None:
-        if not _is_float(field):
-            return "it is for float32 and float64"
-        if field.name != "value":
-            return (
-                "it is only for 'value': on a linear scale the small entries of an optimizer's moments become zero, "
-                "and steps are divided by them. Take mxfp8 or bfloat16"
-            )
-        return None
+        if field.name == "value":
+            return _unless_float(field)
+        return _unless_float(field) or (
+            "it is only for 'value': on a linear scale the small entries of an optimizer's moments become zero, "
+            "and steps are divided by them. Take mxfp8 or bfloat16"
+        )
 
     def stored_dtype(self, dtype: str) -> str:
         return "int8"
@@ -215,7 +213,7 @@ class _MxFp8(Encoding):
     scale_dtype = "uint8"
 
     def problem_with(self, field: Field) -> str | None:
-        return None if _is_float(field) else "it is for float32 and float64"
+        return _unless_float(field)
 
     def stored_dtype(self, dtype: str) -> str:
         return "uint8"
@@ -287,8 +285,8 @@ ENCODINGS: dict[str, Encoding] = {
 """All there are, by name."""
 
 
-def _is_float(field: Field) -> bool:
-    return np.dtype(field.dtype).name in ("float32", "float64")
+def _unless_float(field: Field) -> str | None:
+    return None if np.dtype(field.dtype).name in ("float32", "float64") else "it is for float32 and float64"
 
 
 def _largest(values: Array, offsets: Ids) -> NDArray[np.float64]:

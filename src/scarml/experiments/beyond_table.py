@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scarml.errors import ScarError, UsageError
-from scarml.experiments.headline import reduction_text, table_row, trials_text
-from scarml.experiments.marked_page import replace_marked
+from scarml.experiments.headline import reduction_text
+from scarml.experiments.marked_page import replace_marked, table_row
 from scarml.experiments.panels import BEYOND
 from scarml.experiments.results import TrialRow, read_folder
-from scarml.experiments.summary import summarise
+from scarml.experiments.summary import summarise, trials_text
 
 __all__ = ["main", "tables"]
 

@@ -22,11 +22,11 @@ from scarml.experiments import (
     repeated_table,
     wrong_choice,
 )
-from scarml.experiments.marked_page import has_marked, replace_marked
+from scarml.experiments.marked_page import has_marked, replace_marked, table_row
 from scarml.experiments.panels import PANELS, PaperPanel
 from scarml.experiments.repeated_rows import RepeatedRow
 from scarml.experiments.results import TrialRow, read_folder
-from scarml.experiments.summary import CellSummary, summarise
+from scarml.experiments.summary import CellSummary, summarise, trials_text
 from scarml.theory.bootstrap import Interval
 
 __all__ = [
@@ -39,9 +39,7 @@ __all__ = [
     "read",
     "reduction_text",
     "short",
-    "table_row",
     "tables",
-    "trials_text",
 ]
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
@@ -189,17 +187,6 @@ def tables(results: Path) -> dict[str, str]:
         "wrong-choice": wrong_choice.table(read_folder(seven), LEAST_TRIALS),
         "repeated-failures": repeated_table.table(read_folder(repeated, RepeatedRow)),
     }
-
-
-def table_row(cells: Sequence[str]) -> str:
-    """A row of a table in Markdown."""
-    return f"| {' | '.join(cells)} |"
-
-
-def trials_text(cells: Sequence[CellSummary | None]) -> str:
-    """How many trials the cells have, or the fewest and the most."""
-    counts = {c.n_trials for c in cells if c is not None}
-    return _MISSING if not counts else "–".join(str(n) for n in sorted({min(counts), max(counts)}))
 
 
 def reduction_text(cell: CellSummary | None) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from scarml.errors import UsageError
 
-__all__ = ["has_marked", "replace_marked"]
+__all__ = ["has_marked", "replace_marked", "table_row"]
 
 
 def has_marked(page: str, name: str) -> bool:
@@ -33,3 +35,8 @@ def replace_marked(page: str, name: str, new: str) -> str:
     if not (found_begin and found_end):
         raise UsageError(f"the page has no lines {begin} and {end} to write between")
     return f"{before}{begin}\n{new}\n{end}{after}"
+
+
+def table_row(cells: Sequence[str]) -> str:
+    """A row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"

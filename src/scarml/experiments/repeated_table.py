@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scarml.experiments.marked_page import table_row
 from scarml.experiments.panels import PANELS
 from scarml.experiments.repeated_rows import RepeatedRow, RepeatedSummary, summarise
 from scarml.experiments.strategy import full
-from scarml.experiments.summary import REFERENCE
+from scarml.experiments.summary import REFERENCE, trials_text
 from scarml.theory.run_time import RunTimeModel
 
 __all__ = ["expected_full_cost", "table"]
@@ -50,22 +51,21 @@ def table(rows: Sequence[RepeatedRow]) -> str:
     """Mean costs with 95 % intervals, in Markdown. Where runs were given up, "≥", and how many."""
     cells = {(c.panel, c.rate_per_baseline, c.strategy, c.lag_commits): c for c in summarise(rows)}
     lines = [
-        "|  | failures expected | runs | " + " | ".join(["full recovery, by Daly's model", *_COLUMNS]) + " |",
-        "| --- |" + " ---: |" * (3 + len(_COLUMNS)),
+        table_row(["", "failures expected", "runs", "full recovery, by Daly's model", *_COLUMNS]),
+        table_row(["---"] + ["---:"] * (3 + len(_COLUMNS))),
     ]
     for name in PANELS:
         firsts = {r.rate_per_baseline: r for r in rows if r.panel == name}
         for rate, first in sorted(firsts.items()):
             found = [cells.get((name, rate, *key)) for key in _COLUMNS.values()]
-            trials = {c.n_trials for c in found if c is not None}
             texts = [
                 PANELS[name].title,
                 f"{rate:g}",
-                "–".join(str(n) for n in sorted({min(trials), max(trials)})),
+                trials_text(found),
                 f"{expected_full_cost(first.control_whole, _INTERVAL_ITERS, rate):.1f}",
                 *map(_cost, found),
             ]
-            lines.append(f"| {' | '.join(texts)} |")
+            lines.append(table_row(texts))
     return "\n".join(lines)
 
 

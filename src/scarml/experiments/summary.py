@@ -11,7 +11,7 @@ import numpy as np
 from scarml.experiments.results import TrialRow
 from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 
-__all__ = ["REFERENCE", "CellSummary", "paired_with", "reduction_in_words", "select", "summarise"]
+__all__ = ["REFERENCE", "CellSummary", "paired_with", "reduction_in_words", "select", "summarise", "trials_text"]
 
 
 class _Trial(Protocol):
@@ -19,6 +19,11 @@ class _Trial(Protocol):
     def trial(self) -> int: ...
     @property
     def strategy(self) -> str: ...
+
+
+class _Cell(Protocol):
+    @property
+    def n_trials(self) -> int: ...
 
 
 _Row = TypeVar("_Row", bound=_Trial)
@@ -106,6 +111,12 @@ def reduction_in_words(reduction: Interval | None) -> str:
         return ""
     value, low, high = (-100 * x for x in (reduction.value, reduction.high, reduction.low))
     return f", {value:+.1f} % [{low:+.1f}, {high:+.1f}] against full recovery"
+
+
+def trials_text(cells: Sequence[_Cell | None]) -> str:
+    """How many trials the cells of a line have, or the fewest and the most; "–" if there are none."""
+    counts = {c.n_trials for c in cells if c is not None}
+    return "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else "–"
 
 
 def select(rows: Sequence[TrialRow], **settings: object) -> list[TrialRow]:

@@ -14,6 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from scarml.experiments.marked_page import table_row
 from scarml.experiments.panels import PANELS
 from scarml.experiments.results import TrialRow
 from scarml.experiments.summary import select
@@ -115,7 +116,7 @@ def table(rows: Sequence[TrialRow], least_trials: int = 1) -> str:
             f"{c.dearest_full:.1f}",
             f"{c.dearest_partial:.1f}",
         ]
-        lines.append(f"| {' | '.join(cells)} |".replace("-", "−"))
+        lines.append(table_row(cells).replace("-", "−"))
     return "\n".join(lines)
 
 

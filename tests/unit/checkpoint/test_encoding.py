@@ -53,6 +53,17 @@ def cut_up(draw: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     return values, np.diff([0, *cuts, len(values)]).astype(np.int64)
 
 
+def encoded_blocks(name: str, data: st.DataObject) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """Some blocks, drawn: each with what is restored, and its scale as it is stored."""
+    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
+    encoding = encoding_named(name)
+    encoded = encoding.encode(values, n)
+    restored = encoding.decode(encoded, n, values.dtype.name)
+    assert encoded.scales is not None
+    cuts = np.cumsum(n)[:-1] if len(n) else []
+    return list(zip(np.split(values, cuts), np.split(restored, cuts), encoded.scales.tolist(), strict=True))
+
+
 @pytest.mark.parametrize("name", LOSSY)
 @given(st.data())
 def test_rounding_twice_is_rounding_once_to_the_bit(name, data):
@@ -67,21 +78,14 @@ def test_rounding_twice_is_rounding_once_to_the_bit(name, data):
 
 @given(st.data())
 def test_int8_is_within_half_a_scale_and_not_finite_where_the_block_is_not(data):
-    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
-    encoding = encoding_named("int8")
-    encoded = encoding.encode(values, n)
-    back = encoding.decode(encoded, n, values.dtype.name)
-    starts = np.cumsum(n) - n
-    for i in range(len(n)):
-        block, restored = values[starts[i] : starts[i] + n[i]], back[starts[i] : starts[i] + n[i]]
-        assert encoded.scales is not None
-        scale = float(encoded.scales[i])
-        if np.isfinite(block).all() and np.abs(block.astype(float)).max(initial=0) < 4e40:
+    for block, restored, scale in encoded_blocks("int8", data):
+        largest = np.abs(block.astype(float)).max(initial=0)
+        if np.isfinite(block).all() and largest < 4e40:
             smallest = 127 * np.finfo(np.float32).smallest_normal
             limit = 0.500001 * scale if scale else 1.001 * smallest
             with np.errstate(over="ignore"):
                 assert (np.abs(restored.astype(float) - block.astype(float)) <= limit).all()
-            assert scale <= np.abs(block.astype(float)).max(initial=0) / 127 * (1 + 2.0**-23)
+            assert scale <= largest / 127 * (1 + 2.0**-23)
         elif len(block):
             assert np.isnan(restored).all()
 
@@ -98,15 +102,8 @@ def test_int8_by_hand():
 
 @given(st.data())
 def test_mxint8_is_within_half_a_power_of_two_that_is_no_larger_than_needed(data):
-    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
-    encoding = encoding_named("mxint8")
-    encoded = encoding.encode(values, n)
-    back = encoding.decode(encoded, n, values.dtype.name)
-    assert encoded.scales is not None
-    starts = np.cumsum(n) - n
-    for i in range(len(n)):
-        block, restored = values[starts[i] : starts[i] + n[i]], back[starts[i] : starts[i] + n[i]]
-        exponent, largest = int(encoded.scales[i]) - 127, np.abs(block.astype(float)).max(initial=0)
+    for block, restored, scale in encoded_blocks("mxint8", data):
+        exponent, largest = int(scale) - 127, np.abs(block.astype(float)).max(initial=0)
         if not np.isfinite(block).all() or largest > 127 * 2.0**121:
             assert exponent == 128
             assert np.isnan(restored).all()
@@ -129,21 +126,14 @@ def test_mxint8_by_hand():
 
 @given(st.data())
 def test_mxfp8_is_within_an_eighth_and_lets_nothing_become_zero(data):
-    values, n = data.draw(cut_up(data.draw(st.sampled_from([np.float32, np.float64]))))
-    encoding = encoding_named("mxfp8")
-    encoded = encoding.encode(values, n)
-    back = encoding.decode(encoded, n, values.dtype.name)
-    assert encoded.scales is not None
-    starts = np.cumsum(n) - n
-    for i in range(len(n)):
-        block, restored = values[starts[i] : starts[i] + n[i]], back[starts[i] : starts[i] + n[i]]
+    for block, restored, scale in encoded_blocks("mxfp8", data):
         largest = np.abs(block.astype(float)).max(initial=0)
         if not np.isfinite(block).all() or largest >= 1.875 * 2.0**127:
             assert np.isnan(restored).all()
             continue
         assert ((restored == 0) == (block == 0)).all()
         assert (np.sign(restored) == np.sign(block)).all()
-        smallest = 2.0 ** (int(encoded.scales[i]) - 127 - 16)
+        smallest = 2.0 ** (int(scale) - 127 - 16)
         error = np.abs(restored.astype(float) - block.astype(float))
         assert (error <= np.maximum(np.abs(block.astype(float)) / 8, smallest)).all()
 
