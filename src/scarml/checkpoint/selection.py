@@ -116,15 +116,17 @@ class Checkpoint:
         """
         if self.encode == _NARROW:
             return narrow(tables)
-        if isinstance(self.encode, str):
-            narrower = {t.name: {"value": self.encode} for t in tables if not t.derived and _is_floating(t)}
-            return narrower if self.encode != "plain" else {}
-        unknown = sorted(set(self.encode) - {t.name for t in tables})
+        if self.encode == "plain":
+            return {}
+        named = self.encode
+        if isinstance(named, str):
+            named = {t.name: {"value": named} for t in tables if not t.derived and _is_floating(t)}
+        unknown = sorted(set(named) - {t.name for t in tables})
         if unknown:
             raise UsageError(f"there is no table {unknown[0]!r} to encode; there are {[t.name for t in tables]}")
         for t in tables:
-            encodings_for(t, self.encode.get(t.name, {}))
-        return self.encode
+            encodings_for(t, named.get(t.name, {}))
+        return named
 
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -46,7 +46,7 @@ class Field:
     dtype: str = "float32"
     shape: tuple[int, ...] = ()
     ragged: bool = False
-    below: int | None = field(default=None, compare=False)
+    below: int | None = field(default=None, compare=False)  # as the next, a hint: segments do not have it
     moment: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -100,13 +100,9 @@ class RunningCheckpoint:
             raise UsageError("there are no tables to save; give at least one array")
         if fraction is None:
             fraction = 1 if policy == Full.name else "1/8"
-        checkpoint = Checkpoint(
-            policy, fraction, interval, budget_in=budget_in, rank_by=rank_by, encode=encodings or "plain"
-        )
+        checkpoint = Checkpoint(policy, fraction, interval, budget_in=budget_in, rank_by=rank_by, encode=encodings)
         self._store = store_at(url, storage_options)
         self._where = str(url) if isinstance(url, str | os.PathLike) else repr(url)
-        if not isinstance(encodings, str):
-            check_names(tables, encodings, "encodings")
         self._blocks = {name: blocks_over(name, given) for name, given in tables.items()}
         narrower = checkpoint.encodings([b.table for b in self._blocks.values()])
         self._settings = Settings(checkpoint, resume, scoring, on_error, narrower, seed, on_event)

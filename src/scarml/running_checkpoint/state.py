@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scarml.checkpoint.block_cache import BlockCache
-from scarml.checkpoint.encoding import Encodings, encodings_for
+from scarml.checkpoint.encoding import Encodings
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Blocks, Ids
 from scarml.core.model import ALL
@@ -63,8 +63,6 @@ class State:
         self.caches: dict[str, BlockCache] = {}
         self.scores: dict[str, TableScores] = {}
         self._encodings = encodings
-        for name, b in blocks.items():
-            encodings_for(b.table, encodings.get(name, {}))  # what cannot be stored so is said at once
 
     def start_anew(self) -> None:
         """Nothing is on the store: the arrays hold x(0)."""

@@ -118,6 +118,15 @@ def test_a_budget_in_bytes_is_of_plain_ones_and_pays_for_stored_ones() -> None:
     assert len(in_blocks.select({"w": np.arange(1.0, 11)})["w"]) == 2
 
 
+def test_weights_are_those_of_the_tables_and_one_where_a_table_has_none() -> None:
+    heavy = Table("b", 4, TWO[1].fields, weights=np.array([1.0, 9, 1, 1]))  # three times as many bytes a block as in a
+    checkpoint = Checkpoint(fraction="3/10", interval_iters=4, rank_by="weighted-distance-per-byte")
+    selector = SaveSelector(checkpoint, [TWO[0], heavy], seed=0)
+    selector.earn()
+    picked = selector.select({"a": np.array([2.5, 0.5, 1, 1, 2, 1]), "b": np.ones(4)})
+    assert {name: ids.tolist() for name, ids in picked.items()} == {"a": [0, 4], "b": [1]}
+
+
 DEAD = [Table("L", 16, (Field("value"),), dead_at_boundary=True), Table("R", 16, (Field("value"),))]
 
 
@@ -165,3 +174,12 @@ def test_narrow_is_for_all_tables_that_are_saved() -> None:
         "b": {"value": "mxint8"},
         "c": {"value": "int8", "m": "bfloat16"},
     }
+
+
+def test_an_encoding_by_name_is_for_values_that_are_floating_point_and_must_be_one_for_them() -> None:
+    tables = [TWO[0], Table("n", 2, (Field("value", "int64"),))]
+    assert Checkpoint(encode="int8").encodings(tables) == {"a": {"value": "int8"}}
+    with pytest.raises(UsageError, match="cannot be stored as float32: it is for float64"):
+        Checkpoint(encode="float32").encodings(tables)
+    with pytest.raises(UsageError, match="there is no table 'V' to encode"):
+        Checkpoint(encode={"V": {"value": "int8"}}).encodings(tables)

@@ -59,7 +59,7 @@ def lost_with(trainer: Trainer, victims: list[str]) -> dict[str, Ids]:
     return lost
 
 
-def run_with_kill(trainer: Trainer, checkpoint: Checkpoint, kill: str) -> Any:
+def run_with_kills(trainer: Trainer, checkpoint: Checkpoint, *kills: str) -> Any:
     problem = trainer.problem
     return scar.Job(
         problem.model,
@@ -70,14 +70,14 @@ def run_with_kill(trainer: Trainer, checkpoint: Checkpoint, kill: str) -> Any:
         stop=scar.Stop(loss_sum_below=problem.criterion, max_iters=200),
         seed=SEED,
         shards=SHARDS,
-        kills=[scar.Kill.parse(kill)],
+        kills=[scar.Kill.parse(kill) for kill in kills],
     ).run()
 
 
 @pytest.mark.parametrize(("name", "settings", "at", "lag"), cases())
 def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str, at: int, lag: int) -> None:
     (trainer, trajectory), checkpoint = recorded(name, 20), CHECKPOINTS[settings]
-    result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
+    result = run_with_kills(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
     lost = lost_with(trainer, [f["node"] for f in result.failures])
     commit = at * trainer.n_phases
     durable = replay(trainer, trajectory, checkpoint, lag, [commit])[commit]
@@ -94,7 +94,7 @@ def test_perturbation_and_iterations_are_those_of_a_job(name: str, settings: str
 @pytest.mark.parametrize(("at", "lag"), [(3, 0), (7, 1), (12, 0)])
 def test_uses_are_counted_alike(checkpoint: Checkpoint, at: int, lag: int) -> None:
     trainer, trajectory = recorded("sparse", 20)
-    result = run_with_kill(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
+    result = run_with_kills(trainer, checkpoint, f"servers:2@{at}/lag{lag}")
     lost = lost_with(trainer, [f["node"] for f in result.failures])
     durable = replay(trainer, trajectory, checkpoint, lag, [at])[at]
     start = recover(trainer, trajectory.states[at], checkpoint, Failure(0, at, lost), durable)
@@ -135,7 +135,7 @@ def assert_is_mended_alike(recovery: dict[str, Any], start: Recovered) -> None:
 def test_worker_home_blocks_and_extra_fields_too(name: str, kill: str, settings: str) -> None:
     (trainer, trajectory), checkpoint = recorded(name, 12), CHECKPOINTS[settings]
     at, lag = int(kill.split("@")[1][0]), int(kill.endswith("lag1"))
-    result = run_with_kill(trainer, checkpoint, kill)
+    result = run_with_kills(trainer, checkpoint, kill)
     lost = lost_with(trainer, [f["node"] for f in result.failures])
     (recovery,) = result.recoveries
     if not lost:

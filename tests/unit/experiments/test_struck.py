@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.experiments.samples import SEED, SHARDS, recorded, trainer_of
-from tests.unit.experiments.test_replay_is_the_engine import CHECKPOINTS, SERVERS, WORKERS
+from tests.unit.experiments.test_replay_is_the_engine import CHECKPOINTS, SERVERS, WORKERS, run_with_kills
 
-import scarml as scar
 from scarml.checkpoint.selection import Checkpoint
 from scarml.control.recovery_coordinator import RecoveryCoordinator
 from scarml.control.view import Layout
@@ -93,20 +92,10 @@ def test_a_job_that_goes_back_again_and_again_performs_as_many_iterations(name: 
 
 def job(name: str, checkpoint: Checkpoint, lag: int) -> tuple[Any, list[dict[str, Ids]]]:
     """A job that loses a server at each of `KILLS`, and the blocks that went with it."""
-    problem = recorded(name, 20)[0].problem
-    model = problem.model
-    result = scar.Job(
-        model,
-        problem.data,
-        servers=SERVERS,
-        workers=WORKERS,
-        checkpoint=checkpoint,
-        stop=scar.Stop(loss_sum_below=problem.criterion, max_iters=200),
-        seed=SEED,
-        shards=SHARDS,
-        kills=[scar.Kill.parse(f"servers:1@{at}/lag{lag}") for at in KILLS],
-    ).run()
-    layout = Layout.of(model, model.tables(problem.data), model.shards(problem.data, SHARDS), SEED)
+    trainer, _ = recorded(name, 20)
+    result = run_with_kills(trainer, checkpoint, *(f"servers:1@{at}/lag{lag}" for at in KILLS))
+    model, data = trainer.problem.model, trainer.problem.data
+    layout = Layout.of(model, model.tables(data), model.shards(data, SHARDS), SEED)
     owners = RecoveryCoordinator(layout, *([f"{kind}-{i}" for i in range(n)] for kind, n in NODES.items()))
     lost = []
     for victim in [None, *(f["node"] for f in result.failures)]:

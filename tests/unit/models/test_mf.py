@@ -106,6 +106,15 @@ def test_shards_hold_every_rating_once_on_each_side(seed: int, n_shards: int, de
     assert all(len(s.data[side].ratings) <= data.n_ratings / n_shards + 2 * longest for s in shards for side in (0, 1))
 
 
+def test_a_row_weighs_as_the_root_of_its_ratings() -> None:
+    data = Ratings(np.array([0, 2, 2, 2, 2]), np.array([1, 0, 1, 2, 3]), np.ones(5, np.float32), n_users=3, n_items=4)
+    users, items = MF(2).tables(data)
+    assert users.weights is not None
+    assert items.weights is not None
+    assert users.weights.tolist() == [1, 1, 2]  # one where there are none
+    assert items.weights.tolist() == [1, np.sqrt(2), 1, 1]
+
+
 def test_rows_without_ratings_keep_their_start() -> None:
     data = Ratings(np.array([0, 2]), np.array([1, 1]), np.array([4.0, 2.0]), n_users=4, n_items=3)
     run = Sequential(MF(factors=2), data, n_shards=2)
