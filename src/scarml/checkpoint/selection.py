@@ -146,9 +146,8 @@ class SaveSelector:
 
     Args:
         checkpoint: the settings.
-        tables: the tables whose blocks are saved, in the order in which equal scores are settled.
+        tables: the model's, in the order in which equal scores are settled; of derived ones nothing is saved.
         seed: of the run.
-        encodings: how the tables are stored: what a save spends of a budget in bytes are stored ones.
 
     Example:
         >>> import numpy as np
@@ -159,16 +158,13 @@ class SaveSelector:
         [6, 7]
     """
 
-    def __init__(
-        self, checkpoint: Checkpoint, tables: Sequence[Table], seed: int, encodings: Encodings | None = None
-    ) -> None:
+    def __init__(self, checkpoint: Checkpoint, tables: Sequence[Table], seed: int) -> None:
         self._checkpoint = checkpoint
         self._policy = policy_named(checkpoint.policy, checkpoint.rank_by)
         self._tables = tuple(t for t in tables if not t.derived)
         self._seed = seed
-        self._size_bytes = np.concatenate(
-            [stored_block_bytes(t, (encodings or {}).get(t.name, {})) for t in self._tables]
-        )
+        encodings = checkpoint.encodings(tables)
+        self._size_bytes = np.concatenate([stored_block_bytes(t, encodings.get(t.name, {})) for t in self._tables])
         self._weights = np.concatenate([np.ones(t.n_blocks) if t.weights is None else t.weights for t in self._tables])
         cost, plain = self._size_bytes, np.concatenate([t.block_bytes for t in self._tables])
         if checkpoint.budget_in == "blocks":

@@ -76,9 +76,7 @@ class Controller:
         self.repairs = RepairCoordinator(layout, n_phases, n_repair_phases if checkpoint.recovery == "repair" else 0)
         self.membership = Membership(servers, workers, replaces=replaces)
         self._detector = FailureDetector(silence_s)
-        selector = SaveSelector(
-            checkpoint, layout.saved_tables, seed, checkpoint.encodings(list(layout.tables.values()))
-        )
+        selector = SaveSelector(checkpoint, list(layout.tables.values()), seed)
         self.saves = CheckpointCoordinator(selector, layout, self.recovery, self._new_token, self._stop.to_save)
         self._next_token = 1
         self._lost: set[NodeId] = set()

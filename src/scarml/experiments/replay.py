@@ -67,7 +67,7 @@ class ReplayedCheckpoint:
             raise UsageError(f"the lag is {lag} commits; expected at least 0")
         distance = trainer.problem.model.distance
         encodings = checkpoint.encodings(trainer.tables)
-        self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed, encodings)
+        self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed)
         self._caches = {
             t.name: BlockCache(trainer.initial[t.name], Versions.initial(t.n_blocks), distance, encodings.get(t.name))
             for t in trainer.tables

@@ -68,9 +68,7 @@ class Session:
         )
         tables = {name: b.table for name, b in state.blocks.items()}
         # A seed of its own for each term: else every start would draw the same blocks as the one before.
-        self._selector = SaveSelector(
-            settings.checkpoint, list(tables.values()), settings.seed + term, settings.encodings
-        )
+        self._selector = SaveSelector(settings.checkpoint, list(tables.values()), settings.seed + term)
         layout = Layout(tables, {name: [t.all_ids] for name, t in tables.items()}, n_shards=0)
         coordinator = CheckpointCoordinator(
             self._selector, layout, RecoveryCoordinator(layout, [NODE], []), itertools.count().__next__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -108,12 +109,12 @@ def test_a_fraction_of_a_block_adds_up() -> None:
 
 def test_a_budget_in_bytes_is_of_plain_ones_and_pays_for_stored_ones() -> None:
     table = Table("w", 10, (Field("value", "float32", (12,)),))  # 48 bytes a block, 16 as int8, 13 as mxint8
-    checkpoint = Checkpoint(fraction="1/5", interval_iters=8, budget_in="bytes")
+    in_bytes = Checkpoint(fraction="1/5", budget_in="bytes")
     for encoding, n in [("plain", 2), ("int8", 6), ("mxint8", 7)]:
-        selector = SaveSelector(checkpoint, [table], seed=0, encodings={"w": {"value": encoding}})
+        selector = SaveSelector(replace(in_bytes, encode=encoding), [table], seed=0)
         selector.earn()
         assert len(selector.select({"w": np.arange(1.0, 11)})["w"]) == n
-    in_blocks = SaveSelector(Checkpoint(fraction="1/5"), [table], seed=0, encodings={"w": {"value": "int8"}})
+    in_blocks = SaveSelector(Checkpoint(fraction="1/5", encode="int8"), [table], seed=0)
     in_blocks.earn()
     assert len(in_blocks.select({"w": np.arange(1.0, 11)})["w"]) == 2
 

@@ -44,7 +44,7 @@ def test_every_strategy_writes_an_eighth_of_the_states_bytes(name: str, monkeypa
             continue
         encodings = checkpoint.encodings(trainer.tables)
         stored = {t.name: stored_block_bytes(t, encodings.get(t.name, {})) for t in trainer.tables}
-        selector, written = SaveSelector(checkpoint, trainer.tables, 0, encodings), 0
+        selector, written = SaveSelector(checkpoint, trainer.tables, 0), 0
         for _ in range(n_saves):
             selector.earn()
             moved = {t.name: np.ones(t.n_blocks) for t in trainer.tables}
