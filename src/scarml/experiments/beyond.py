@@ -1,7 +1,8 @@
 """Beyond the paper: what more `priority` can do with the bytes of an eighth of the state in every iteration.
 
 Half of all blocks are lost, as in figure 8. In every iteration every strategy saves an eighth of the bytes that the
-state takes in memory. What it adds to the paper's `priority` 1/8, alone and together:
+state takes in memory; but where blocks differ in size, the paper's `priority` 1/8, an eighth of the blocks, may write
+more: the largest move most. So it is run with an eighth of the bytes, too. What is added to it, alone and together:
 
 ====================  =================================================================================================
 ``bfloat16``          floating-point numbers in 2 bytes, so that a save has more blocks
@@ -66,6 +67,8 @@ def strategies(panel: PaperPanel) -> list[Strategy]:
     if can_mend:
         found.append(Strategy("general-repair", replace(GENERAL.checkpoint, recovery="repair")))
     found.append(partial("priority", EIGHTH, PAPER_INTERVAL))
+    if (sizes != sizes[0]).any():
+        found.append(partial("priority", EIGHTH, PAPER_INTERVAL, budget_in="bytes"))
     if can_mend:
         found.append(repair("priority", EIGHTH, PAPER_INTERVAL))
     if some_are_dead:

@@ -23,6 +23,7 @@ __all__ = ["main", "tables"]
 
 _COLUMNS = {
     "`priority` 1/8": "priority-1-8-partial",
+    "of the bytes": "priority-1-8-of-bytes-partial",
     "bfloat16": "bfloat16",
     "narrow": "narrow",
     "per byte": "per-byte",

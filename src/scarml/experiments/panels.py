@@ -43,6 +43,9 @@ class PaperPanel:
     budgets: tuple[BudgetUnit, ...] = ("blocks",)
 
 
+BOTH: tuple[BudgetUnit, ...] = ("blocks", "bytes")
+
+
 def _cnn(blocks: str) -> Panel:
     settings = (("blocks", blocks), ("batches_per_iteration", 8), ("loss_examples", 1_000))
     label = f"cnn-{blocks}-mnist"
@@ -56,15 +59,15 @@ PANELS: Mapping[str, PaperPanel] = {
         PaperPanel("MLR on CoverType", Panel("mlr", "covtype")),
         PaperPanel("MF on MovieLens", Panel("mf", "movielens")),
         PaperPanel("MF on Jester", Panel("mf", "jester")),
-        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_692_139.4, noisy=True)),
-        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_462_491.1, noisy=True)),
-        PaperPanel("CNN by layer on MNIST", _cnn("by-layer"), ("blocks", "bytes")),
+        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_692_139.4, noisy=True), BOTH),
+        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_462_491.1, noisy=True), BOTH),
+        PaperPanel("CNN by layer on MNIST", _cnn("by-layer"), BOTH),
         PaperPanel("CNN by shard on MNIST", _cnn("by-shard")),
     )
 }
 """By name, in the order in which they take longer and longer."""
 
-SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), ("blocks", "bytes"))
+SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), BOTH)
 """Layers are lost as a whole and saved slice by slice. Failures, and what a full recovery costs, are those by layer."""
 
 BEYOND: Mapping[str, PaperPanel] = {**PANELS, SLICED.panel.name: SLICED}

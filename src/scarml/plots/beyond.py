@@ -16,6 +16,7 @@ __all__ = ["draw", "panel"]
 
 _LABELS = {
     "priority-1-8-partial": "priority\n1/8",
+    "priority-1-8-of-bytes-partial": "1/8 of\nthe bytes",
     "bfloat16": "bfloat16",
     "narrow": "narrow",
     "per-byte": "per byte",

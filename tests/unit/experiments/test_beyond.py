@@ -61,7 +61,7 @@ def test_additions_are_run_where_they_make_a_difference(monkeypatch: pytest.Monk
     assert names == {
         "mlr": everywhere | {"bfloat16"},
         "mf": everywhere | mended | {"bfloat16", "narrow", "per-byte", "phase-aware"},
-        "lda": everywhere | mended | {"narrow", "per-byte"},
+        "lda": everywhere | mended | {"narrow", "per-byte", "priority-1-8-of-bytes-partial"},
         "adam": everywhere | {"bfloat16"},
     }
 
@@ -96,8 +96,8 @@ def test_tables_have_a_line_a_panel_and_a_column_an_addition() -> None:
     rows = planted("mlr-mnist", general=0.02, bfloat16=0.2) + planted("mine", general=0.05)
     lag_0, lag_1 = beyond_table.tables(rows).split("\n\n")
     assert lag_0.splitlines()[2:] == [
-        f"| MLR on MNIST | {LEAST_TRIALS} | – | −80 % [−80, −80] | – | – | – | – | −98 % [−98, −98] | – |",
-        f"| mine | {LEAST_TRIALS} | – | – | – | – | – | – | −95 % [−95, −95] | – |",
+        f"| MLR on MNIST | {LEAST_TRIALS} | – | – | −80 % [−80, −80] | – | – | – | – | −98 % [−98, −98] | – |",
+        f"| mine | {LEAST_TRIALS} | – | – | – | – | – | – | – | −95 % [−95, −95] | – |",
     ]
     assert "−88 % [−88, −88]" in lag_1
     assert lag_1.splitlines()[0].endswith("| floor |")
