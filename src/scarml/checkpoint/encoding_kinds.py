@@ -34,6 +34,7 @@ _LEAST_EXPONENT, _LARGEST_EXPONENT = -126, 121
 _POWERS = np.ldexp(1.0, np.arange(_NAN_SCALE + 1) - _BIAS)
 _POWERS[[0, _NAN_SCALE]] = 0, np.nan
 _FP8_EXPONENT = 15
+"""Of the largest E5M2 numbers."""
 _E5M2 = (np.arange(256, dtype=np.uint16) << 8).view(np.float16).astype(np.float64)
 _E5M2[~np.isfinite(_E5M2)] = np.nan  # are never stored
 """What the bytes mean: the upper halves of float16s."""

@@ -27,10 +27,10 @@ RECORD_NAMES = {
     "commit_released": "the held commit goes on: commit",
     "save_started": "a save fell due: save_id, iteration, final (all that has changed, before the end)",
     "save_staged": "caches are up to date, training may go on: save_id, iteration, n_blocks, size_bytes",
-    "save_committed": "the store holds the save: save_id, iteration, stored_bytes",
-    "save_failed": "the store refused: save_id, node, cause, and whether it is tried again",
+    "save_committed": "the store holds the save: save_id, iteration, n_blocks, size_bytes, stored_bytes, whole",
+    "save_failed": "the store refused: save_id, node, cause, attempt, retried (it is tried again)",
     "save_given_up": "a save will never be durable; its blocks come first in the next one: save_id, cause",
-    "save_skipped": "a save fell due while another was in flight: iteration; its budget is carried over",
+    "save_skipped": "a save fell due while another was in flight: iteration, step of that; its budget is carried over",
     "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
     "nodes_killed": "nodes are lost on purpose, for real, by SIGKILL: iteration, processes",
     "node_lost": "a node is gone: node, reason, simulated; killed, if that was on purpose and for real",
@@ -54,8 +54,8 @@ RECORD_NAMES = {
         "restored blocks are mended: n_blocks, work_iters (what that took, in iterations), iteration, the perturbation "
         "that is left, None where it is not known, and whether it is exact"
     ),
-    "recovery_waiting": "the store cannot be read; trying again: cause, attempt",
-    "copy_damaged": "a stored copy of a block could not be used, an older one was: detail",
+    "recovery_waiting": "the store cannot be read; trying again: node, cause, attempt",
+    "copy_damaged": "a stored copy of a block could not be used, an older one was: node, detail",
     "stop_requested": "the run ends at the next boundary: reason",
     "run_finished": "the end: outcome, reason, saved, iteration, executed",
 }

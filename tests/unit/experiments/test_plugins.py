@@ -106,7 +106,7 @@ def test_a_job_is_chosen_for_by_import() -> None:
             "policy 'my_things.policies:Coin': module 'my_things.policies' has no 'Coin'",
         ),
         ("my_thongs:Coin", "importing 'my_thongs' failed with ModuleNotFoundError"),
-        ("my_things.policies:NoPolicy", "policy NoPolicy has no 'name'|policy NoPolicy has no 'needs_distances'"),
+        ("my_things.policies:NoPolicy", "policy NoPolicy has no 'needs_distances'"),
         ("my_things.policies:some_number", "is a int; expected a class"),
         ("my_things.policies:CallsItselfFull", "calls itself 'full', as another does"),
         ("coin", "choose one of priority, round, random, mfu, ssu, full.*, or module:Class for one of your own"),
