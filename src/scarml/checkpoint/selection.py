@@ -184,16 +184,6 @@ class SaveSelector:
         return needs_of(self._policy)
 
     @property
-    def needs_distances(self) -> bool:
-        """Whether `select` wants distances."""
-        return "distance" in self.needs
-
-    @property
-    def needs_uses(self) -> bool:
-        """Whether `select` wants numbers of uses."""
-        return "n_uses" in self.needs
-
-    @property
     def is_full(self) -> bool:
         """Whether each save is a complete one."""
         return self._policy.name == Full.name

@@ -73,7 +73,7 @@ class Session:
         coordinator = CheckpointCoordinator(
             self._selector, layout, RecoveryCoordinator(layout, [NODE], []), itertools.count().__next__
         )
-        in_background = settings.scoring == "background" and self._selector.needs_distances
+        in_background = settings.scoring == "background" and "distance" in self._selector.needs
         saves = NodeSaves(NODE, state.blocks, state.caches, settings.encodings, partial(state.distances, in_background))
         self._saver = Saver(folder, coordinator, saves, self._take_in)
         self._tidying = Tidying(folder, self._saver.call, self._saver.supersede)
@@ -160,7 +160,7 @@ class Session:
     @property
     def needs_uses(self) -> bool:
         """Whether the policy goes by how often blocks are used."""
-        return self._selector.needs_uses
+        return "n_uses" in self._selector.needs
 
     def save_due(self, iteration: int, after: int, extra: dict[str, Any] | None) -> Begun:
         """Begin the save that is due, unless another is in flight."""
