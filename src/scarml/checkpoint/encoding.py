@@ -52,6 +52,8 @@ Encodings = Mapping[str, Mapping[str, str]]
 
 def encoding_named(name: str, also: Sequence[str] = ()) -> Encoding:
     """The encoding of that name. Raises UsageError with the names there are, and those that may ``also`` be given."""
+    if not isinstance(name, str):
+        raise UsageError(f"encoding {name!r} is no name; expected text such as int8")
     if name not in ENCODINGS:
         named = [*(n for n in ENCODINGS if n not in PACKED), *also]
         raise UsageError(f"encoding {name!r} is unknown; choose one of {', '.join(named)}, packed-<bits, 1 to 63>")
@@ -107,6 +109,11 @@ def encodings_for(table: Table, names: Mapping[str, str]) -> dict[str, Encoding]
         >>> encodings_for(table, {"value": "int8"})["value"].name
         'int8'
     """
+    if not isinstance(names, Mapping):
+        raise UsageError(
+            f"the encodings of table {table.name!r} are {names!r}; expected a dict by field, such as "
+            '{"value": "int8"}'
+        )
     unknown = sorted(set(names) - {f.name for f in table.fields})
     if unknown:
         raise UsageError(f"table {table.name!r} has no field {unknown[0]!r} to give an encoding")

@@ -51,7 +51,7 @@ RankBy = Literal["distance", "distance-per-byte", "weighted-distance-per-byte"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidates:
-    """Every block that could be saved, in table and id order; arrays of shape (n,).
+    """Every block that could be saved, in table and id order; arrays of shape (n,), which cannot be written into.
 
     Args:
         size_bytes: stored size of each block.
@@ -66,6 +66,12 @@ class Candidates:
     distance: NDArray[np.float64]
     weight: NDArray[np.float64]
     n_uses: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        for name in ("size_bytes", "distance", "weight", "n_uses"):
+            read_only = getattr(self, name).view()  # they may be the originals, which training goes on with
+            read_only.flags.writeable = False
+            object.__setattr__(self, name, read_only)
 
 
 class Policy(Protocol):
@@ -218,6 +224,8 @@ def _checked(policy: type[Policy]) -> type[Policy]:
     lacking = [what for what in ("name", "needs_distances", "scores") if not hasattr(policy, what)]
     if lacking:
         raise UsageError(f"policy {policy.__name__} has no {lacking[0]!r}; expected name, needs_distances and scores")
+    if not isinstance(policy.name, str):
+        raise UsageError(f"policy {policy.__name__} has the name {policy.name!r}; expected text")
     known = POLICIES.get(policy.name, policy)
     if (getattr(known, "__module__", ""), getattr(known, "__qualname__", "")) != (
         policy.__module__,
@@ -237,23 +245,35 @@ def policy_named(name: str, rank_by: RankBy = "distance") -> Policy:
         rank_by: for `Priority`.
 
     Raises:
-        UsageError: there is none of that name, with the names there are; the class cannot be imported, or is no policy.
+        UsageError: there is none of that name, with the names there are; the class cannot be imported or made, or is
+            no policy.
 
     Example:
         >>> policy_named("round")
         Round()
     """
+    if not isinstance(name, str):
+        raise UsageError(f"--policy {name!r} is no name; choose one of {', '.join(POLICIES)}, or module:Class")
     if name == Priority.name:
         return Priority(rank_by)
     if name in POLICIES:
-        return POLICIES[name]()
+        return _made(POLICIES[name], name)
     if not is_importable(name):
         known = ", ".join(POLICIES)
         raise UsageError(f"--policy {name!r} is unknown; choose one of {known}, or module:Class for one of your own")
     found = imported(name, "policy")
     if not isinstance(found, type):
         raise UsageError(f"policy {name!r} is a {type(found).__name__}; expected a class")
-    return _checked(found)()
+    return _made(_checked(found), name)
+
+
+def _made(policy: Callable[[], Policy], name: str) -> Policy:
+    try:
+        return policy()
+    except Exception as error:  # of the user's own class
+        raise UsageError(
+            f"policy {name!r} is made without arguments, and making it raised {type(error).__name__}: {error}"
+        ) from error
 
 
 def needs_of(policy: Policy) -> tuple[Quantity, ...]:

@@ -86,6 +86,8 @@ class Checkpoint:
             raise UsageError(f"--rank-by {self.rank_by!r} is unknown; choose one of {', '.join(get_args(RankBy))}")
         if isinstance(self.encode, str) and self.encode != _NARROW:
             encoding_named(self.encode, also=(_NARROW,))
+        if not isinstance(self.encode, str | Mapping):
+            raise UsageError(f"--encode {self.encode!r} is unknown; choose the name of an encoding, or a dict by table")
         object.__setattr__(self, "fraction", fraction)
         object.__setattr__(self, "schedule", Schedule(fraction, self.interval_iters))
 
@@ -242,6 +244,8 @@ class SaveSelector:
 
     def _choose(self, scores: NDArray[np.float64]) -> Ids:
         """The positions to save, ascending."""
+        if self.is_full:  # whatever a budget says: recovery relies on it, and narrower forms of short blocks are wider
+            return np.arange(len(scores))
         unit, balance = self._checkpoint.budget_in, self._account.balance
         if self._dead is None:
             return choose(scores, self._size_bytes, unit, balance)

@@ -96,6 +96,8 @@ class RunningCheckpoint:
         on_event: Callable[[Record], None] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
+        if not isinstance(tables, Mapping):
+            raise UsageError(f'tables is {type(tables).__name__}; expected a dict of them by name, such as {{"W": W}}')
         if not tables:
             raise UsageError("there are no tables to save; give at least one array")
         if fraction is None:

@@ -144,9 +144,11 @@ def _check_memory(what: str, array: Any) -> None:
         raise UsageError(f"{what} is read-only; expected an array that can be filled when the run is resumed")
 
 
-def check_names(tables: Iterable[str], given: Iterable[str], what: str) -> None:
-    """Raise UsageError if a name that the user gives is none of a table."""
+def check_names(tables: Iterable[str], given: object, what: str) -> None:
+    """Raise UsageError if what the user gives by table is not, or a name is none of a table."""
     known = list(tables)
+    if not isinstance(given, Mapping):
+        raise UsageError(f"{what} is {type(given).__name__}; expected a dict by table, such as {{{known[0]!r}: …}}")
     for name in given:
         if name not in known:
             raise UsageError(f"{what} names the table {name!r}; there are {', '.join(map(repr, known))}")
@@ -163,7 +165,10 @@ def check_ids(table: Table, ids: Any, *, unique: bool) -> Ids:
     Raises:
         UsageError: they are not ids of this table.
     """
-    found = np.asarray(ids)
+    try:
+        found = np.asarray(ids)
+    except ValueError:  # lists of different lengths
+        found = np.zeros((), object)
     if found.dtype == bool and found.shape == (table.n_blocks,):
         return np.flatnonzero(found)
     if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size):
@@ -171,12 +176,12 @@ def check_ids(table: Table, ids: Any, *, unique: bool) -> Ids:
             f"the ids of table {table.name!r} are {found.dtype} of shape {found.shape}; expected integers of shape "
             f"(n,), or {table.n_blocks} flags"
         )
-    found = found.astype(np.int64, copy=False)
     if len(found) and not 0 <= int(found.min()) <= int(found.max()) < table.n_blocks:
         raise UsageError(
             f"table {table.name!r} has no block {int(found.min() if found.min() < 0 else found.max())}; "
             f"expected ids from 0 to {table.n_blocks - 1}"
         )
+    found = found.astype(np.int64, copy=False)
     if unique:
         found = np.sort(found)
         again = found[1:][found[1:] == found[:-1]]

@@ -35,6 +35,9 @@ def sizes(picked: dict[str, Any]) -> dict[str, int]:
         ({"recovery": "magic"}, "--recovery 'magic' is unknown; choose partial, repair or full"),
         ({"budget_in": "euro"}, "--budget-in 'euro' is unknown; choose blocks or bytes"),
         ({"encode": "int4"}, "encoding 'int4' is unknown; choose one of plain, .*, mxfp8, narrow"),
+        ({"encode": ["int8"]}, r"--encode \['int8'\] is unknown; choose the name of an encoding, or a dict by table"),
+        ({"policy": None}, "--policy None is no name; choose one of priority"),
+        ({"policy": ["priority"]}, "is no name; choose one of priority"),
         ({"rank_by": "age"}, "--rank-by 'age' is unknown; choose one of distance, distance-per-byte, weighted"),
     ],
 )
@@ -157,6 +160,22 @@ def test_a_phase_aware_save_is_as_any_other_without_such_tables_and_full_saves_a
     whole = SaveSelector(Checkpoint("full", 1, 4, phase_aware=True), DEAD, seed=0)
     whole.earn()
     assert sizes(whole.select()) == {"L": 16, "R": 16}
+
+
+def test_full_saves_are_full_even_where_short_blocks_take_more_bytes_in_a_narrower_form() -> None:
+    table = Table("a", 16, (Field("value", "float32"),))  # int8: 5 bytes a block instead of 4
+    encodings = {"a": {"value": "int8"}}
+    checkpoint = Checkpoint("full", 1, 4, "full", budget_in="bytes", encode=encodings)
+    selector = SaveSelector(checkpoint, [table], seed=0, encodings=encodings)
+    for _ in range(2):
+        selector.earn()
+        assert sizes(selector.select()) == {"a": 16}
+
+
+@pytest.mark.parametrize("encode", [{"a": "int8"}, {"a": None}, {"a": {"value": ["int8"]}}])
+def test_encodings_of_another_form_are_refused(encode: Any) -> None:
+    with pytest.raises(UsageError, match=r"expected a dict by field, such as|is no name; expected text"):
+        Checkpoint(encode=encode).encodings(TWO)
 
 
 def test_presets_are_where_settings_begin() -> None:

@@ -70,10 +70,50 @@ class Taken:
     name, needs_distances, scores = "round", False, None
 
 
-@pytest.mark.parametrize(("policy", "message"), [(NoScores, "no 'scores'"), (Taken, "calls itself 'round'")])
+class NoName:
+    name, needs_distances, scores = ("a", "b"), False, None
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (NoScores, "no 'scores'"),
+        (Taken, "calls itself 'round'"),
+        (NoName, r"has the name \('a', 'b'\); expected text"),
+    ],
+)
 def test_what_is_wrong_with_a_class_is_said(policy: type, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         module.register(policy)
+
+
+def test_a_class_that_cannot_be_made_is_said() -> None:
+    class WithArguments:
+        name, needs_distances, scores = "with-arguments", True, None
+
+        def __init__(self, share: float) -> None:
+            self.share = share
+
+    module.register(WithArguments)  # type: ignore[type-var]
+    with pytest.raises(UsageError, match="'with-arguments' is made without arguments, and making it raised TypeError"):
+        scar.Checkpoint(policy="with-arguments")
+
+
+class Writing:
+    name, needs_distances = "writing", True
+
+    def scores(self, candidates: Candidates, n_saves: int, cursor: int, seed: int) -> np.ndarray:
+        candidates.distance[:] = 0.0
+        return candidates.size_bytes
+
+
+def test_a_policy_cannot_change_what_it_is_shown() -> None:
+    distance = np.arange(3.0)
+    candidates = Candidates(np.full(3, 4), distance, np.ones(3), np.zeros(3))
+    with pytest.raises(UsageError, match=r"Writing raised ValueError in scores.*read-only"):
+        module.scores_of(Writing(), candidates, 0, 0, seed=1)
+    distance[0] = 5.0
+    assert candidates.distance.tolist() == [5.0, 1.0, 2.0], "of the caller's array, which stays as it was"
 
 
 def test_names_that_are_known_are_listed() -> None:

@@ -340,6 +340,7 @@ def test_calls_in_the_wrong_order_are_refused(store: MemoryStore) -> None:
         ({"scoring": "none"}, "scoring is 'none'; choose one of exact, background"),
         ({"on_error": "stop"}, "on_error is 'stop'; choose one of warn, raise"),
         ({"encodings": {"V": {}}}, r"there is no table 'V' to encode; there are \['W'\]"),
+        ({"encodings": None}, "--encode None is unknown; choose the name of an encoding, or a dict by table"),
         ({"encodings": {"W": {"value": "packed-4"}}}, "cannot be stored as packed-4: it is for integers"),
     ],
 )
@@ -348,6 +349,8 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], sente
         scar.RunningCheckpoint(MemoryStore(), {"W": numbered()}, **settings)
     with pytest.raises(UsageError, match="no tables"):
         scar.RunningCheckpoint(MemoryStore(), {})
+    with pytest.raises(UsageError, match="tables is ndarray; expected a dict of them by name"):
+        scar.RunningCheckpoint(MemoryStore(), numbered())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +359,11 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], sente
         ({"V": [1]}, "touched names the table 'V'; there are 'W'"),
         ({"W": [3, 16]}, "table 'W' has no block 16; expected ids from 0 to 15"),
         ({"W": [-1]}, "table 'W' has no block -1"),
+        ({"W": np.array([1 << 63], np.uint64)}, "table 'W' has no block 9223372036854775808"),
         ({"W": [0.5]}, "the ids of table 'W' are float64"),
+        ({"W": [[1], [2, 3]]}, "the ids of table 'W' are object of shape"),
+        ([1, 2], "touched is list; expected a dict by table, such as {'W': …}"),
+        ("W", "touched is str; expected a dict by table, such as {'W': …}"),
     ],
 )
 def test_touched_rows_must_be_there(store: MemoryStore, touched: dict[str, Any], sentence: str) -> None:
