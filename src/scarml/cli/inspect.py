@@ -45,7 +45,7 @@ def inspect(
 
 def _rows(run: str, x: Inspection) -> Iterator[tuple[str, str]]:
     yield "run", run
-    yield from _described(x.description)
+    yield from _described(x.description, len(x.terms))
     yield "owner", _owner(x.owner)
     saved = f"iteration {x.iteration}" if x.iteration is not None else "nothing yet"
     yield "saved", f"{saved}{f', in term {x.term}' if x.term is not None else ''}"
@@ -61,7 +61,7 @@ def _rows(run: str, x: Inspection) -> Iterator[tuple[str, str]]:
     yield from _history(x.history)
 
 
-def _described(d: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _described(d: dict[str, Any], n_terms: int) -> Iterator[tuple[str, str]]:
     model = d.get("model")
     if isinstance(model, dict):
         parameters = model.get("parameters")
@@ -75,7 +75,8 @@ def _described(d: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if d.get("held_out") is not None:
         yield "held out", str(d["held_out"])
     if isinstance(d.get("checkpoint"), dict):
-        yield "checkpoint", " ".join(f"{k}={v}" for k, v in d["checkpoint"].items())
+        settings = " ".join(f"{k}={v}" for k, v in d["checkpoint"].items())
+        yield "checkpoint", f"{settings}{' (of the first start; later ones may differ)' if n_terms > 1 else ''}"
 
 
 def _owner(owner: OwnerState | None) -> str:
@@ -151,4 +152,4 @@ def _history(h: RunHistory) -> Iterator[tuple[str, str]]:
     if h.metrics:
         yield "", f"last held-out {metrics_in_words(h.metrics, h.metrics_iteration)}"
     if h.outcome is not None:
-        yield "", f"last outcome: {h.outcome}, {h.reason}"
+        yield "", f"last outcome: {h.outcome}{f', {h.reason}' if h.reason else ''}"

@@ -71,8 +71,8 @@ class Sequential:
     def __init__(self, model: Model, data: Any, *, seed: int = 0, n_shards: int = 16) -> None:
         self.model = model
         self.seed = seed
+        self.tables = {t.name: t for t in model.tables(data)}  # first: it is where models refuse data
         self.shards = model.shards(data, n_shards)
-        self.tables = {t.name: t for t in model.tables(data)}
         self.state: State = {t.name: initial_blocks(model, t, t.all_ids, seed) for t in self.tables.values()}
         self.iteration = 0
         self.uses: dict[str, Ids] = {}

@@ -63,8 +63,8 @@ class ReplayedCheckpoint:
     """
 
     def __init__(self, trainer: Trainer, checkpoint: Checkpoint, lag: int = 0) -> None:
-        if lag < 0:
-            raise UsageError(f"the lag is {lag} commits; expected at least 0")
+        if lag < 0 or lag != int(lag):
+            raise UsageError(f"the lag is {lag} commits; expected a whole number of at least 0")
         distance = trainer.problem.model.distance
         encodings = checkpoint.encodings(trainer.tables)
         self._selector = SaveSelector(checkpoint, trainer.tables, trainer.problem.seed)

@@ -25,15 +25,18 @@ def full(interval_iters: int = 8) -> Strategy:
     return Strategy("full-full", Checkpoint("full", Fraction(1), interval_iters, recovery="full"))
 
 
-def partial(policy: str, fraction: Fraction, interval_iters: int = 8, budget_in: BudgetUnit = "blocks") -> Strategy:
+def partial(
+    policy: str, fraction: Fraction | float | str, interval_iters: int = 8, budget_in: BudgetUnit = "blocks"
+) -> Strategy:
     """Partial recovery from checkpoints of a fraction of the state, at equal bytes per C iterations."""
-    own = policy_named(policy).name  # of a module:Class too
-    name = own if own == "full" else f"{own}-{fraction.numerator}-{fraction.denominator}"
+    checkpoint = Checkpoint(policy, fraction, interval_iters, budget_in=budget_in)
+    own, r = policy_named(policy).name, checkpoint.schedule.fraction  # of a module:Class too
+    name = own if own == "full" else f"{own}-{r.numerator}-{r.denominator}"
     named = name if budget_in == "blocks" else f"{name}-of-bytes"
-    return Strategy(f"{named}-partial", Checkpoint(policy, fraction, interval_iters, budget_in=budget_in))
+    return Strategy(f"{named}-partial", checkpoint)
 
 
-def repair(policy: str, fraction: Fraction, interval_iters: int = 8) -> Strategy:
+def repair(policy: str, fraction: Fraction | float | str, interval_iters: int = 8) -> Strategy:
     """As `partial`, and then the model mends what was restored."""
     restored = partial(policy, fraction, interval_iters)
     checkpoint = replace(restored.checkpoint, recovery="repair")

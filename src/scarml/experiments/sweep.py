@@ -128,9 +128,12 @@ class Sweep:
 
         Returns:
             The rows of all cells.
+
+        Raises:
+            UsageError: if different strategies have one name.
         """
         rows: list[TrialRow] = []
-        for cell in cells:
+        for cell in _differently_named(cells):
             path, n_trials = folder / (cell.file_name + ".gz" * compressed), self.plan.n_trials
             kept = KeptRows(path, TrialRow, self._settings(cell))
             self._take_controls(kept.rows)
@@ -236,6 +239,19 @@ class Sweep:
 
     def _settings(self, cell: Cell) -> dict[str, Any]:
         return settings_of(self.panel, self.trainer.problem, self.plan, cell)
+
+
+def _differently_named(cells: Iterable[Cell]) -> list[Cell]:
+    """These cells; one of two with the same name would take the other's file, and be summarised with it."""
+    named: dict[str, Cell] = {}
+    found = list(cells)
+    for cell in found:
+        if named.setdefault(cell.file_name, cell) != cell:
+            raise UsageError(
+                f"two strategies are called {cell.strategy.name!r}, and differ; give each Strategy, or the policy's "
+                "class, a name of its own"
+            )
+    return found
 
 
 def settings_of(panel: Panel, problem: Problem, plan: FailurePlan, cell: Cell) -> dict[str, Any]:

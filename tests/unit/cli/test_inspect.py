@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.unit.cli.conftest import Scarml
 from tests.unit.storage.test_rollback import a_run
@@ -38,6 +39,22 @@ def test_a_trained_run_in_words(scarml: Scarml, trained: str) -> None:
     assert "blocks of value float32 " in rows["table"]
     assert " old " in ran.out
     assert "█" in ran.out
+
+
+def test_settings_are_said_to_be_of_the_first_start_where_there_are_more(scarml: Scarml, trained: str) -> None:
+    of_first = "(of the first start; later ones may differ)"
+    assert of_first not in scarml("inspect", trained).out
+    model, data = tiny_problem("mlr")
+    narrow = scar.Checkpoint.preset("general")
+    scar.Job(model, data, run=trained, resume="must", stop=scar.Stop(max_iters=7), checkpoint=narrow).run()
+    assert of_first in scarml("inspect", trained).out
+
+
+def test_the_end_of_a_loop_of_ones_own_has_no_reason(scarml: Scarml, tmp_path: Path) -> None:
+    with scar.RunningCheckpoint(tmp_path / "loop", {"W": np.zeros((4, 2))}) as ckpt:
+        ckpt.restore()
+        ckpt.save(1)
+    assert "last outcome: done\n" in scarml("inspect", str(tmp_path / "loop")).out
 
 
 def test_the_same_as_json(scarml: Scarml, trained: str) -> None:

@@ -13,13 +13,13 @@ import pytest
 from tests.unit.experiments.samples import trainer_of
 
 from scarml.core.sequential import digest
-from scarml.errors import DataError, UsageError
+from scarml.errors import DataError, ModelError, UsageError
 from scarml.experiments import sweep as module
 from scarml.experiments.failure import FailurePlan
-from scarml.experiments.problem import Panel
+from scarml.experiments.problem import Panel, trainer_for
 from scarml.experiments.processes import Processes
 from scarml.experiments.results import read_folder, read_rows, write_rows
-from scarml.experiments.strategy import FLOOR, full, partial
+from scarml.experiments.strategy import FLOOR, full, partial, repair
 from scarml.experiments.sweep import Cell, Sweep
 from scarml.experiments.trial import train_to_criterion
 from scarml.theory.iteration_cost import full_recovery_cost
@@ -112,6 +112,28 @@ def test_the_same_state_is_trained_once(monkeypatch: pytest.MonkeyPatch) -> None
     first = sweep.run_cell(cell)
     monkeypatch.setattr(module, "train_to_criterion", None)
     assert sweep.run_cell(cell) == first
+
+
+def test_fractions_may_be_text_or_numbers() -> None:
+    assert partial("priority", "1/8") == partial("priority", 0.125) == partial("priority", Fraction(1, 8))
+    assert repair("priority", "1/4").name == "priority-1-4-repair"
+
+
+def test_strategies_of_one_name_are_refused(tmp_path: Path) -> None:
+    other = replace(full(), checkpoint=full(4).checkpoint)
+    with pytest.raises(UsageError, match="two strategies are called 'full-full', and differ"):
+        tiny_sweep().run([Cell(full(), 0), Cell(other, 0)], tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lag_is_a_whole_number() -> None:
+    with pytest.raises(UsageError, match=r"the lag is 1\.5 commits; expected a whole number"):
+        tiny_sweep().run_cell(Cell(full(), 1.5))  # type: ignore[arg-type]
+
+
+def test_data_that_a_model_does_not_take_is_refused() -> None:
+    with pytest.raises(ModelError, match="MLR takes a Classification; got dict"):
+        trainer_for(Panel("mlr", "builtins:dict", criterion=1.0))
 
 
 def test_wrong_files_are_named(tmp_path: Path) -> None:
