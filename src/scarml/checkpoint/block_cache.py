@@ -20,6 +20,7 @@ from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Array, Blocks, Ids, concatenate
 from scarml.core.contract import check_distance
 from scarml.core.model import WholeTable
+from scarml.errors import ModelError
 
 __all__ = ["BlockCache", "CachePart", "Distance"]
 
@@ -88,7 +89,7 @@ class BlockCache:
         *,
         taken_over: bool = False,
     ) -> None:
-        self._lossy = {n: e for n, e in encodings_for(blocks.table, encodings or {}).items() if e.is_lossy}
+        self._encodings = encodings_for(blocks.table, encodings or {})
         self._saved = blocks.copy()
         self._distance = distance
         self._given_up = np.zeros(len(blocks), bool)
@@ -174,6 +175,9 @@ class BlockCache:
 
         Returns:
             The staged blocks, valid until the next `stage`; and the ids that were left out.
+
+        Raises:
+            ModelError: integers beyond what the field's encoding has bits for: the table, or the user, promised others.
         """
         self._n_uses[self._saved.positions(ids)] = 0
         staged = current.take(ids, out=self._buffer_for(current, len(ids)))
@@ -282,9 +286,14 @@ class BlockCache:
     def _round(self, staged: Blocks) -> None:
         """Round in place to what would be restored."""
         for f in staged.table.fields:
-            if f.name in self._lossy:
-                values = staged.fields[f.name].reshape(-1)
-                values[...] = self._lossy[f.name].rounded(values, element_counts(staged.table, f, staged.ids))
+            encoding, values = self._encodings[f.name], staged.fields[f.name].reshape(-1)
+            if problem := encoding.problem_with_values(values):
+                raise ModelError(
+                    f"field {f.name!r} of table {staged.table.name!r}: {problem}. Correct what is said of the field, "
+                    "or give it another encoding"
+                )
+            if encoding.is_lossy:
+                values[...] = encoding.rounded(values, element_counts(staged.table, f, staged.ids))
 
     def _buffer_for(self, current: Blocks, n: int) -> dict[str, Array]:
         if current.table.lengths is not None:

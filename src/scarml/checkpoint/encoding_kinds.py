@@ -62,6 +62,10 @@ class Encoding(ABC):
     def problem_with(self, field: Field) -> str | None:
         """Why a field cannot be stored this way, as the end of a sentence; None if it can."""
 
+    def problem_with_values(self, values: Array) -> str | None:
+        """Why values of such a field cannot be stored this way, in a sentence; None if they can. Rounding is none."""
+        return None
+
     @abstractmethod
     def stored_dtype(self, dtype: str) -> str:
         """NumPy's name of what the elements of such a field are stored as."""
@@ -259,12 +263,17 @@ class _Packed(Encoding):
     def value_bytes(self, counts: _N, dtype: str) -> _N:
         return (counts * self._n_bits + 7) // 8
 
+    def problem_with_values(self, values: Array) -> str | None:
+        if len(values) == 0 or 0 <= int(values.min()) <= int(values.max()) < 1 << self._n_bits:
+            return None
+        return (
+            f"values from {values.min()} to {values.max()} cannot be stored as {self.name}; expected 0 to "
+            f"{(1 << self._n_bits) - 1}"
+        )
+
     def encode(self, values: Array, counts: Ids) -> Encoded:
-        if len(values) and not 0 <= int(values.min()) <= int(values.max()) < 1 << self._n_bits:
-            raise ModelError(
-                f"values from {values.min()} to {values.max()} cannot be stored as {self.name}; "
-                f"expected 0 to {(1 << self._n_bits) - 1}"
-            )
+        if problem := self.problem_with_values(values):
+            raise ModelError(problem)
         starts = _offsets(self.value_bytes(counts, "uint8"))
         stored = np.zeros(int(starts[-1]), np.uint8)
         to_packed(values.astype(np.uint64), _offsets(counts), self._n_bits, starts[:-1], stored)

@@ -62,7 +62,8 @@ def in_words(record: Record, iteration: int) -> str | None:
         case "save_given_up":
             return f"save {f['save_id']} is given up, its blocks come first in the next one: {f['cause']}"
         case "blocks_not_finite":
-            return f"{counted(f['n_blocks'], 'block')} of {f['node']} with NaN or infinity will not be saved"
+            what = f"{counted(f['n_blocks'], 'block')} of {f['node']}"
+            return f"{what} with NaN or infinity, or too large for their encoding, will not be saved"
         case "copy_damaged":
             return f"a stored copy is damaged, an older one is used: {f['detail']}"
         case "stop_requested":

@@ -152,7 +152,7 @@ class BlocksMeasured:
 class BlocksStaged:
     """Step 4 of a save, first half: the caches are up to date and training may go on.
 
-    ``left_out`` counts blocks that were not finite and so were not saved.
+    ``left_out`` counts blocks that were not finite, or too large for their encoding, and so were not saved.
     """
 
     node: NodeId

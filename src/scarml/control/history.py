@@ -31,7 +31,9 @@ RECORD_NAMES = {
     "save_failed": "the store refused: save_id, node, cause, attempt, retried (it is tried again)",
     "save_given_up": "a save will never be durable; its blocks come first in the next one: save_id, cause",
     "save_skipped": "a save fell due while another was in flight: iteration, step of that; its budget is carried over",
-    "blocks_not_finite": "blocks with NaN or infinity were not saved: save_id, node, n_blocks",
+    "blocks_not_finite": (
+        "blocks with NaN or infinity, or too large for their encoding, were not saved: save_id, node, n_blocks"
+    ),
     "nodes_killed": "nodes are lost on purpose, for real, by SIGKILL: iteration, processes",
     "node_lost": "a node is gone: node, reason, simulated; killed, if that was on purpose and for real",
     "node_joined": "a new node is ready: node; pid and host, where it has a process of its own",

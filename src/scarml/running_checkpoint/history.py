@@ -32,6 +32,7 @@ class History:
         self._start_s = time.perf_counter()
         self._n_kept = 0
         self._untold: list[tuple[str, bool]] = []
+        self._has_left_out = False
         self.n_saves = self.n_skipped = self.n_failed = self.stored_bytes = self.durable_iteration = 0
         self.last_error: str | None = None
         self.given_up: str | None = None
@@ -61,7 +62,7 @@ class History:
         self._log.flush()
 
     def untold(self) -> list[tuple[str, bool]]:
-        """What went wrong with the store since this was last asked, in words; and whether a save was given up."""
+        """What went wrong with saves since this was last asked, in words; and whether one was given up."""
         untold, self._untold = self._untold, []
         return untold
 
@@ -79,6 +80,11 @@ class History:
                     self.last_error = None
             case "save_skipped":
                 self.n_skipped += 1
+            case "blocks_not_finite":
+                if not self._has_left_out:
+                    what = "with NaN, infinity, or too large for their encoding"
+                    self._untold.append((f"blocks {what} are not saved, {fields['n_blocks']} in this save", False))
+                self._has_left_out = True
             case "save_failed":
                 if self.last_error is None:
                     self._untold.append((f"the store refuses a save, which is tried again: {fields['cause']}", False))

@@ -150,6 +150,8 @@ class RunningCheckpoint:
             session.end(self._iteration, error, is_saved=kind is None and cause is None)
         if cause is not None:
             self._complain(f"the last values could not be saved: {cause}", is_final=True)
+        for text, is_final in session.history.untold() if kind is None and cause is None else ():
+            self._complain(text, is_final)
 
     def restore(self, extra: MutableMapping[str, Any] | None = None) -> int:
         """Fill the arrays with what is stored; in a new run, save what they hold as x(0), durable when this returns.
@@ -206,6 +208,7 @@ class RunningCheckpoint:
             What was done.
 
         Raises:
+            ModelError: integers beyond what their encoding has bits for.
             StoppedError: a signal came; everything has been saved.
             StoreError: with ``on_error="raise"``, or ``everything``: it could not be saved.
             SupersededError: another process has taken the run over; what this one saves no longer counts.

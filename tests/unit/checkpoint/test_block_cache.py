@@ -12,6 +12,7 @@ from scarml.checkpoint.encoding import encoding_named
 from scarml.checkpoint.version_index import Version, Versions
 from scarml.core.block import Blocks, Field, Table
 from scarml.core.norm import l2_distance
+from scarml.errors import ModelError
 
 DENSE = Table("w", 6, (Field("value", "float32", (2,)),))
 ADAM = Table("w", 6, (Field("value"), Field("m"), Field("step", "int64")))
@@ -323,3 +324,15 @@ def test_blocks_that_are_put_back_are_what_the_store_has() -> None:
     assert cache.changed(current).tolist() == []
     assert cache.score(current).tolist() == [0] * 6
     assert cache.durable.commit.tolist() == cache.staged.commit.tolist() == [0, 0, 1, 1, 0, 0]
+
+
+def test_integers_beyond_their_bits_are_refused_when_they_are_staged() -> None:
+    table = Table("n", 4, (Field("value", "int64", below=6),))
+    current = blocks(table)
+    cache = BlockCache(current, Versions.initial(4), l2_distance, {"value": "packed-3"})
+    current.value[:] = [1, 2, 8, 7]
+    staged, _ = cache.stage(current, ids(0, 1, 3), v(1), save_id=1)
+    assert staged.value.tolist() == [1, 2, 7]
+    with pytest.raises(ModelError, match="field 'value' of table 'n': values from 8 to 8 cannot be stored as packed-3"):
+        cache.stage(current, ids(2), v(2), save_id=2)
+    assert cache.stage(current, ids(2), v(2), save_id=2, exact=True)[0].value.tolist() == [8], "which is stored plain"

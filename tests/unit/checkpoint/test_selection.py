@@ -164,9 +164,8 @@ def test_a_phase_aware_save_is_as_any_other_without_such_tables_and_full_saves_a
 
 def test_full_saves_are_full_even_where_short_blocks_take_more_bytes_in_a_narrower_form() -> None:
     table = Table("a", 16, (Field("value", "float32"),))  # int8: 5 bytes a block instead of 4
-    encodings = {"a": {"value": "int8"}}
-    checkpoint = Checkpoint("full", 1, 4, "full", budget_in="bytes", encode=encodings)
-    selector = SaveSelector(checkpoint, [table], seed=0, encodings=encodings)
+    checkpoint = Checkpoint("full", 1, 4, "full", budget_in="bytes", encode="int8")
+    selector = SaveSelector(checkpoint, [table], seed=0)
     for _ in range(2):
         selector.earn()
         assert sizes(selector.select()) == {"a": 16}

@@ -12,7 +12,7 @@ from tests.unit.running_checkpoint.loops import Sgd, bits, copy_of
 
 import scarml as scar
 from scarml.checkpoint.block_cache import BlockCache
-from scarml.errors import RecoveryError, RunExistsError, RunInUseError, SupersededError, UsageError
+from scarml.errors import ModelError, RecoveryError, RunExistsError, RunInUseError, SupersededError, UsageError
 from scarml.storage.memory import MemoryStore
 from scarml.storage.run_folder import RunFolder
 
@@ -289,7 +289,8 @@ def test_recover_fills_in_only_the_lost_rows(store: MemoryStore) -> None:
 def test_rows_that_were_never_finite_cannot_be_recovered(store: MemoryStore) -> None:
     W = numbered()
     W[5] = np.nan
-    with scar.RunningCheckpoint(store, {"W": W}, resume="auto") as ckpt:
+    told = pytest.warns(RuntimeWarning, match="blocks with NaN, .* or too large for their encoding")
+    with told, scar.RunningCheckpoint(store, {"W": W}, resume="auto") as ckpt:
         ckpt.restore()
         before = W.copy()
         with pytest.raises(RecoveryError, match=r"no value of 1 of the lost blocks of table 'W', such as \[5\]"):
@@ -304,6 +305,38 @@ def test_rows_that_were_never_finite_cannot_be_recovered(store: MemoryStore) -> 
         assert W2[5, 0] == 5, "it keeps what the array held"
         ckpt.save(1)
     assert bits(scar.load(store)["W"]["value"]) == bits(W2)
+
+
+def test_rows_beyond_their_encoding_are_told_of_once_and_saved_at_the_end(store: MemoryStore) -> None:
+    W = numbered()
+    with scar.RunningCheckpoint(store, {"W": W}, encodings="narrow", fraction="1/4", interval=4) as ckpt:
+        ckpt.restore()
+        W += 1
+        W[3] = 3.4e38  # multiples of a power of two end at 3.376e38
+        with pytest.warns(RuntimeWarning, match="1 in this save"):
+            ckpt.save(1)
+        ckpt.wait()
+        W += 1
+        ckpt.save(2)
+        ckpt.wait()
+        assert scar.load(store)["W"]["value"][3].max() < 3e38
+    assert bits(scar.load(store)["W"]["value"]) == bits(W)
+
+
+def test_integers_beyond_their_encoding_end_training(store: MemoryStore) -> None:
+    n = np.zeros(8, np.int64)
+
+    def count_to_nine() -> None:
+        with scar.RunningCheckpoint(store, {"n": n}, encodings={"n": {"value": "packed-3"}}) as ckpt:
+            ckpt.restore()
+            for k in range(1, 10):
+                n[2] += 1
+                ckpt.save(k)
+                ckpt.wait()
+
+    with pytest.raises(ModelError, match="field 'value' of table 'n': values from 8 to 8 cannot be stored as packed-3"):
+        count_to_nine()
+    assert scar.load(store)["n"]["value"].tolist() == [0, 0, 7, 0, 0, 0, 0, 0]
 
 
 # ----------------------------------------------------------------------------------------------------- what is not done
