@@ -29,7 +29,7 @@ def figure(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Which; all: one after the other.")] = None,
     show_list: Annotated[bool, typer.Option("--list", help="Show which there are.")] = False,
     panel: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Run this panel only; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Run this panel only; may be repeated (default: all).")
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Of each panel (default: the figure's own number).")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller: seconds instead of minutes.")] = False,

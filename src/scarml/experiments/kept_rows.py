@@ -27,7 +27,8 @@ class KeptRows(Generic[Row]):
     """A file of rows with the same settings. What is there already is taken over, if its settings are these.
 
     While trials are missing, rows are appended to a file beside it, which `finish` replaces. More trials can be added
-    to a finished file: each depends on its number and the settings alone.
+    to a finished file: each depends on its number and the settings alone. A finished file with other settings, or that
+    cannot be read, is set aside: its name gets ``.before`` at the end.
 
     Args:
         path: of the finished file; compressed if it ends in ``.gz``.
@@ -40,9 +41,11 @@ class KeptRows(Generic[Row]):
         self._begun = path.with_name(f"{path.name.removesuffix('.gz')}.begun")
         self._kind = kind
         self._rows: dict[int, Row] = {}
-        for row in [*_rows_of(path, kind), *_rows_of(self._begun, kind)]:
+        finished = _rows_of(path, kind)
+        for row in [*finished, *_rows_of(self._begun, kind)]:
             if all(getattr(row, name) == value for name, value in settings.items()):
                 self._rows[row.trial] = row
+        self._is_other = path.exists() and not any(row in self._rows.values() for row in finished)
         if self._begun.exists():  # its last line may be torn, and other settings are given up
             write_rows(self._begun, self._rows.values(), self._kind)
 
@@ -68,6 +71,11 @@ class KeptRows(Generic[Row]):
 
     def finish(self, n_trials: int) -> list[Row]:
         """Write the file, with trials beyond ``n_trials`` that were there; the rows of 0 … n_trials − 1 in order."""
+        if self._is_other:
+            before = self._path.with_name(f"{self._path.name}.before")
+            self._path.replace(before)
+            _log.warning("%s has results of other settings; they are kept as %s", self._path, before.name)
+            self._is_other = False
         write_rows(self._path, [self._rows[trial] for trial in sorted(self._rows)], self._kind)
         self._begun.unlink(missing_ok=True)
         return [self._rows[trial] for trial in range(n_trials)]

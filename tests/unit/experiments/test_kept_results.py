@@ -54,3 +54,18 @@ def test_trials_of_a_damaged_file_are_run_again_and_that_is_said(
     assert KeptRows(path, Row, {}).missing(2) == [0, 1]
     assert "cell.csv.gz cannot be read" in caplog.text
     assert "run again" in caplog.text
+
+
+def test_results_of_other_settings_are_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path, aside = tmp_path / "cell.csv.gz", tmp_path / "cell.csv.gz.before"
+    write_rows(path, [Row(0, 1.5), Row(1, 2.5)], Row)
+    before = path.read_bytes()
+    kept = KeptRows(path, Row, {"cost": 7.0})
+    assert kept.missing(1) == [0]
+    assert path.read_bytes() == before, "as long as there is nothing to put in its place"
+    kept.add(Row(0, 7.0))
+    assert kept.finish(1) == [Row(0, 7.0)]
+    assert aside.read_bytes() == before
+    assert "are kept as cell.csv.gz.before" in caplog.text
+    assert KeptRows(path, Row, {"cost": 7.0}).finish(1) == [Row(0, 7.0)]
+    assert aside.read_bytes() == before, "the same settings replace nothing"
