@@ -1,7 +1,8 @@
 """Sweeps: the same failures under several strategies. Trial by trial, in parallel, and resumable.
 
 A cell is one strategy at one lag, and a file of rows. What is there is kept when the same sweep is started again, also
-with more trials; when a setting differs it is set aside, and the cell is made anew. An interrupt loses the trials under way only.
+with more trials; when a setting differs it is set aside, and the cell is made anew. An interrupt loses the trials under
+way only.
 
 Random values are keyed by iteration. So what is done again gives the same states, bit for bit: training that goes on
 from a state of the trajectory follows it to the failure, and costs its rework and no more. That is every full recovery,
