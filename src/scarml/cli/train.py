@@ -285,10 +285,11 @@ def train(
     settings = from_everywhere(flags, config)
     if log_format not in ("text", "json"):
         raise UsageError(f"--log-format {log_format!r} is unknown; choose text or json")
+    from scarml.cli.train_run import Output, checkpoint_of, run_settings
+
+    sys.path.insert(0, "")  # a model or policy of the user's own may lie in the current folder
     if print_config:
+        checkpoint_of(settings)
         print(to_toml(settings.to_config()))
         return 0
-    from scarml.cli.train_run import Output, run_settings
-
-    sys.path.insert(0, "")  # a model of the user's own may lie in the current folder
     return run_settings(settings, Output(as_json, log_format, -1 if quiet else verbose))

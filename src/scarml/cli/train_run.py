@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scarml.job import Job
     from scarml.result import Result
 
-__all__ = ["Output", "run_settings"]
+__all__ = ["Output", "checkpoint_of", "run_settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def run_settings(settings: Settings, output: Output) -> int:
     Returns:
         The exit code.
     """
-    checkpoint = _checkpoint(settings)
+    checkpoint = checkpoint_of(settings)
     kills = [Kill.parse(text) for text in settings.kill]
     model_class = registry.model_class(settings.model)
     try:
@@ -115,7 +115,8 @@ def _train(
 
 
 # ---------------------------------------------------------------------------------------------------- from the settings
-def _checkpoint(s: Settings) -> Checkpoint:
+def checkpoint_of(s: Settings) -> Checkpoint:
+    """What the settings say about saves. UsageError if that makes no sense."""
     how = {name: getattr(s, name) for name in ("budget_in", "rank_by", "encode", "phase_aware")}
     return Checkpoint.preset(
         s.preset,
