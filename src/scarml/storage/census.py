@@ -27,12 +27,14 @@ class TableCensus:
         versions: of their newest copies.
         live_bytes: what these take, without ids and checksums.
         encodings: by field, how many of these copies are in which encoding.
+        ragged: the fields of which blocks have different lengths.
     """
 
     ids: Ids
     versions: Versions
     live_bytes: int = 0
     encodings: dict[str, Counter[str]] = field(default_factory=dict)
+    ragged: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -99,4 +101,5 @@ def _count_table(catalog: SegmentCatalog, uses: Sequence[SegmentUse], table: str
         census.live_bytes += int(stored.form.row_bytes(stored.n, index.lengths)[rows].sum())
         for f in stored.form.fields:
             census.encodings.setdefault(f.field.name, Counter())[f.encoding] += len(rows)
+            census.ragged.update({f.field.name} if f.field.ragged else ())
     return census

@@ -212,7 +212,8 @@ def _table(entry: Mapping[str, Any]) -> TableState:
 
 def _fill_in(state: TableState, census: TableCensus, newest: int) -> None:
     for name, encodings in census.encodings.items():
-        state.fields.setdefault(name, {})["encodings"] = dict(encodings)
+        shape = {"shape": None} if name in census.ragged else {}  # what a run says of its tables may leave it out
+        state.fields.setdefault(name, {}).update(**shape, encodings=dict(encodings))
     state.n_saved, state.live_bytes = len(census.ids), census.live_bytes
     iterations = census.versions.iteration
     if len(iterations):

@@ -101,3 +101,9 @@ def test_errors_are_one_sentence_with_their_exit_code(scarml: Scarml) -> None:
         assert (ran.code, ran.out) == (code, "")
         assert words in ran.err
         assert ran.err.count("\n") == 1
+
+
+def test_blocks_of_different_lengths(scarml: Scarml, tmp_path: Path) -> None:
+    model, data = tiny_problem("lda")
+    scar.Job(model, data, run=tmp_path / "lda", stop=scar.Stop(max_iters=2)).run()
+    assert "blocks of value uint8 […]" in scarml("inspect", str(tmp_path / "lda")).out
