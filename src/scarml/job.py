@@ -145,7 +145,9 @@ class Job:
         self._data, self._held_out_data = load_with_held_out(data, self._held_out, seed)
         self._servers = [f"server-{i}" for i in range(servers)]
         self._workers = [f"worker-{i}" for i in range(workers)]
-        self._checkpoint = checkpoint or Checkpoint()
+        self._checkpoint = Checkpoint() if checkpoint is None else checkpoint
+        if not isinstance(self._checkpoint, Checkpoint):
+            raise UsageError(f"checkpoint is {checkpoint!r}; expected scar.Checkpoint(…) or Checkpoint.preset(…)")
         self._loss_mean_below = loss_mean_below
         self._run = None if run is None else str(run)
         self._url = ""

@@ -40,6 +40,7 @@ FIVE = scar.Stop(max_iters=5)
         ({"threads": 10**20}, "; expected at most 1,000"),
         ({"resume": "maybe"}, "--resume 'maybe' is unknown; choose auto, must or never"),
         ({"resume": "must"}, "--resume must needs a run folder to resume; name it with --run"),
+        ({"checkpoint": "general"}, "checkpoint is .general.; expected scar.Checkpoint"),
         ({"fail_rate": 1}, "--fail-rate is 1; expected a probability per iteration"),
         ({"run": "x", "store": MemoryStore()}, "run and store both say where to save"),
     ],

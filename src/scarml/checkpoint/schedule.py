@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from scarml.errors import UsageError
 
 __all__ = ["Schedule"]
@@ -19,7 +21,7 @@ class Schedule:
     """Saves of ``fraction`` of the state, ``interval_iters`` iterations for the whole.
 
     Raises:
-        UsageError: unless 0 < fraction <= 1 and fraction · interval_iters >= 1.
+        UsageError: unless 0 < fraction <= 1, the interval is a whole number, and fraction · interval_iters >= 1.
 
     Example:
         >>> [k for k in range(1, 9) if Schedule(Fraction(1, 4), 8).is_due(k)]
@@ -32,6 +34,8 @@ class Schedule:
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise UsageError(f"--fraction is {self.fraction}; expected more than 0 and at most 1, for example 1/8")
+        if not isinstance(self.interval_iters, int | np.integer):
+            raise UsageError(f"--interval is {self.interval_iters!r}; expected a whole number of iterations")
         if self.interval_iters < 1:
             raise UsageError(f"--interval is {self.interval_iters}; expected at least 1 iteration")
         if self.period_iters < 1:

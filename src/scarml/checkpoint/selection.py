@@ -88,6 +88,8 @@ class Checkpoint:
             encoding_named(self.encode, also=(_NARROW,))
         if not isinstance(self.encode, str | Mapping):
             raise UsageError(f"--encode {self.encode!r} is unknown; choose the name of an encoding, or a dict by table")
+        if not isinstance(self.phase_aware, bool):
+            raise UsageError(f"phase_aware is {self.phase_aware!r}; expected True or False")
         object.__setattr__(self, "fraction", fraction)
         object.__setattr__(self, "schedule", Schedule(fraction, self.interval_iters))
 
@@ -106,7 +108,7 @@ class Checkpoint:
             >>> Checkpoint.preset("general", fraction="1/4").encode
             'narrow'
         """
-        if name not in PRESETS:
+        if name not in list(PRESETS):
             raise UsageError(f"--preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
         return cls(**{**PRESETS[name], **settings})
 

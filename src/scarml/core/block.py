@@ -50,7 +50,7 @@ class Field:
     moment: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        if not str(self.name).isidentifier():
             raise ModelError(f"field name {self.name!r} is not an identifier; use letters, digits and '_'")
         if np.dtype(self.dtype).kind not in "fiub":
             raise ModelError(f"field {self.name!r} has dtype {self.dtype!r}; expected a numeric dtype")
@@ -104,7 +104,7 @@ class Table:
 
     def __post_init__(self) -> None:
         names = [f.name for f in self.fields]
-        if not self.name.isidentifier():
+        if not str(self.name).isidentifier():
             raise ModelError(f"table name {self.name!r} is not an identifier; use letters, digits and '_'")
         if self.n_blocks < 1:
             raise ModelError(f"table {self.name!r} has {self.n_blocks} blocks; expected at least 1")

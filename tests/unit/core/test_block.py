@@ -32,6 +32,7 @@ def numbered(table: Table) -> Blocks:
     ("arguments", "message"),
     [
         ({"name": "no name"}, "table name 'no name' is not an identifier"),
+        ({"name": 5}, "table name 5 is not an identifier"),
         ({"n_blocks": 0}, "has 0 blocks; expected at least 1"),
         ({"fields": ()}, "one of them 'value'"),
         ({"fields": (Field("value"), Field("value"))}, "expected distinct names"),
