@@ -221,7 +221,12 @@ class CheckpointCoordinator:
         actions: list[Action] = []
         if event.left_out:
             save.whole = False
-            actions = [report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=event.left_out)]
+            part = save.parts[event.node]
+            save.parts[event.node] = {
+                name: np.setdiff1d(ids, event.left_out.get(name, ()), assume_unique=True) for name, ids in part.items()
+            }
+            n_blocks = event.n_left_out
+            actions = [report("blocks_not_finite", save_id=save.save_id, node=event.node, n_blocks=n_blocks)]
         return actions + self._progress(save)
 
     def on_committed(self, event: SaveCommitted) -> list[Action]:

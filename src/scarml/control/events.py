@@ -152,13 +152,18 @@ class BlocksMeasured:
 class BlocksStaged:
     """Step 4 of a save, first half: the caches are up to date and training may go on.
 
-    ``left_out`` counts blocks that were not finite, or too large for their encoding, and so were not saved.
+    ``left_out`` has the ids of blocks that were not finite, or too large for their encoding, and so were not saved.
     """
 
     node: NodeId
     save_id: int
     size_bytes: int
-    left_out: int = 0
+    left_out: Mapping[str, Ids] = field(default_factory=dict, compare=False)
+
+    @property
+    def n_left_out(self) -> int:
+        """How many that are."""
+        return sum(map(len, self.left_out.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,7 +193,7 @@ class Saver:
         for event in events:
             match event:
                 case m.BlocksStaged():
-                    n_blocks = sum(map(len, order.ids.values())) - event.left_out
+                    n_blocks = sum(map(len, order.ids.values())) - event.n_left_out
                     self._begun = Begun(order.ids, n_blocks, event.size_bytes)
                     decided += self._coordinator.on_staged(event)
                 case m.SaveCommitted():

@@ -16,7 +16,7 @@ from scarml.checkpoint.encoding import Encodings, stored_block_bytes
 from scarml.checkpoint.policy import Quantity
 from scarml.control import messages as m
 from scarml.control.view import NodeId
-from scarml.core.block import Blocks
+from scarml.core.block import Blocks, Ids
 from scarml.storage.background_writer import Outcome, WriteFailed
 from scarml.storage.segment import Segment
 from scarml.storage.segment_extra import Extra
@@ -76,18 +76,19 @@ class NodeSaves:
         if self._staged is not None:
             self.give_up(self._staged.save_id)
         staged: dict[str, Blocks] = {}
-        n_left_out = 0
+        left_out: dict[str, Ids] = {}
         for name, ids in order.ids.items():
             cache = self._caches[name]
-            blocks, left_out = cache.stage(self._blocks[name], ids, order.version, order.save_id, order.exact)
-            n_left_out += len(left_out)
+            blocks, not_saved = cache.stage(self._blocks[name], ids, order.version, order.save_id, order.exact)
+            if len(not_saved):
+                left_out[name] = not_saved
             if len(blocks):
                 staged[name] = blocks
         encodings: Encodings = {} if order.exact else self._encodings
         size_bytes = sum(
             int(stored_block_bytes(b.table, encodings.get(name, {}), b.ids).sum()) for name, b in staged.items()
         )
-        events: list[m.Event] = [m.BlocksStaged(self._name, order.save_id, size_bytes, n_left_out)]
+        events: list[m.Event] = [m.BlocksStaged(self._name, order.save_id, size_bytes, left_out)]
         if not staged:
             return [*events, m.SaveCommitted(self._name, order.save_id, None, 0)], None
         v, extra = order.version, order.extra if extra is None else extra

@@ -105,9 +105,14 @@ def test_blocks_that_are_not_finite_are_reported_and_make_the_save_less_than_who
     d.deliver(m.BlocksMeasured)
     staged = [e for e in d.inbox if isinstance(e, m.BlocksStaged)]
     d.inbox = [e for e in d.inbox if not isinstance(e, m.BlocksStaged)]
-    done = [line for e in staged for line in d.feed(m.BlocksStaged(e.node, e.save_id, 4, left_out=1))]
+    (first, second) = d.chosen[0]["w"]
+    left_out = {"w": np.array([first])}
+    done = [line for e in staged for line in d.feed(m.BlocksStaged(e.node, e.save_id, 4, left_out))]
     assert done == ["“blocks_not_finite”", "“save_staged”"]
+    assert d.said("blocks_not_finite")[0]["n_blocks"] == 1
     d.deliver(m.SaveCommitted)
+    saved = d.controller.saves.saved_iterations["w"]
+    assert (saved[first], saved[second]) == (0, d.said("save_committed")[0]["iteration"]), "an age that is true"
     assert d.said("save_committed")[0]["whole"] is False
 
 
@@ -115,7 +120,7 @@ def test_a_save_of_which_nothing_could_be_stored_is_given_up() -> None:
     d = at_first_save()
     d.deliver(m.BlocksMeasured)
     d.inbox = [e for e in d.inbox if not isinstance(e, (m.BlocksStaged, m.SaveCommitted))]
-    d.feed(m.BlocksStaged("server-0", 1, 0, left_out=2))
+    d.feed(m.BlocksStaged("server-0", 1, 0, {"w": d.chosen[0]["w"]}))
     assert d.feed(m.SaveCommitted("server-0", 1, None, 0)) == ["“save_given_up”"]
     assert d.step is SaveStep.IDLE
 

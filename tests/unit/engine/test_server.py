@@ -230,7 +230,9 @@ def test_blocks_that_are_not_finite_are_left_out() -> None:
     blocks = server.holder.blocks["W"]
     blocks.value[:2] = np.nan
     outputs = server.handle(save(0, blocks.ids[:2]))
-    assert replies(outputs) == [m.BlocksStaged("server-0", 1, 0, 2), m.SaveCommitted("server-0", 1, None, 0)]
+    staged, committed = replies(outputs)
+    assert (staged, committed) == (m.BlocksStaged("server-0", 1, 0), m.SaveCommitted("server-0", 1, None, 0))
+    assert staged.left_out["W"].tolist() == blocks.ids[:2].tolist()
     assert segments(outputs) == []
 
 
