@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,6 +163,15 @@ def test_settings_survive_being_stored() -> None:
     assert scar.Job(Shaped(), store=store, stop=FIVE, resume="must").run().iterations == 5
     with pytest.raises(UsageError, match=r"has hyper-parameter sizes \[3, 4\], this command has \[3, 5\]"):
         scar.Job(Shaped(sizes=(3, 5)), store=store, stop=FIVE, resume="must").run()
+
+
+def test_data_of_another_shape_is_refused() -> None:
+    store, (model, data) = MemoryStore(), tiny_problem("mlr")
+    scar.Job(model, data, store=store, stop=FIVE).run()
+    fewer = dataclasses.replace(data, features=data.features[:, :3])
+    stored, given = (f"{d.n_features} blocks of value float32 [{d.n_classes}]" for d in (data, fewer))
+    with pytest.raises(UsageError, match=re.escape(f"has table W: {stored}, this command has {given}; give the same")):
+        scar.Job(model, fewer, store=store, stop=FIVE, resume="must").run()
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:

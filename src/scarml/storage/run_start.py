@@ -181,6 +181,12 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
                     yield f"hyper-parameter {name}", theirs.get(name), ours.get(name)
         elif key == "model":
             yield key, model["class"] if isinstance(model, dict) else model, other["class"]
+        elif key == "tables":
+            stored, given = _by_name(there.get(key)), _by_name(here[key])
+            differ = [name for name in sorted({*stored, *given}) if stored.get(name) != given.get(name)]
+            yield from ((f"table {name}:", _in_words(stored.get(name)), _in_words(given.get(name))) for name in differ)
+            if not differ:
+                yield key, there.get(key), here[key]
         else:
             yield key, there.get(key), here[key]
     # Metrics may begin later; but what is trained on stays the same, and so does what best values were found on.
@@ -192,6 +198,22 @@ def _differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> Iterator[
     policy, new_policy = dict(there.get("checkpoint") or {}).get("policy"), here["checkpoint"]["policy"]
     if (policy == "full") != (new_policy == "full"):
         yield "policy", policy, new_policy
+
+
+def _by_name(tables: Any) -> dict[str, Any]:
+    """Described tables; a description may have been changed by anybody."""
+    listed = tables if isinstance(tables, list) else []
+    return {str(t.get("name")): t for t in listed if isinstance(t, Mapping)}
+
+
+def _in_words(table: Any) -> str:
+    if table is None:
+        return "none"
+    try:
+        fields = ", ".join(f"{f['name']} {f['dtype']} {f['shape']}" for f in table["fields"])
+        return f"{table['n_blocks']:,} blocks of {fields}"
+    except (KeyError, TypeError, ValueError):
+        return str(table)
 
 
 def _describe(table: Any) -> dict[str, Any]:
