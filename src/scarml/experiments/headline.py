@@ -2,8 +2,8 @@
 
     python -m scarml.experiments.headline --results docs/results --page docs/reproduction.md --page README.md
 
-The other tables are of the same figures, and of repeated failures. All are made from rows alone. A page has the lines
-between which a table goes; see `tables`.
+The other tables are of the same figures, of what goes beyond them, and of repeated failures. All are made from rows
+alone. A page has the lines between which a table goes; see `tables`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from scarml.errors import ScarError, UsageError
 from scarml.experiments import (
     beyond,
+    beyond_table,
     partial_recovery,
     priority_checkpoints,
     repeated_failures,
@@ -26,26 +27,29 @@ from scarml.experiments.marked_page import has_marked, replace_marked, table_row
 from scarml.experiments.panels import PANELS, PaperPanel
 from scarml.experiments.repeated_rows import RepeatedRow
 from scarml.experiments.results import TrialRow, read_folder
-from scarml.experiments.summary import CellSummary, summarise, trials_text
+from scarml.experiments.summary import (
+    LEAST_TRIALS,
+    MISSING,
+    CellSummary,
+    percent,
+    reduction_text,
+    summarise,
+    trials_text,
+)
 from scarml.theory.bootstrap import Interval
 
 __all__ = [
     "LATE_FROM_ITER",
-    "LEAST_TRIALS",
     "Measured",
     "costs",
     "headline",
     "main",
     "read",
-    "reduction_text",
     "short",
     "tables",
 ]
 
 _PAPER = ("paper, all panels", "100", "−12 … −42 %", "−31 … −62 %", "−59 … −89 %", "−78 … −95 %")
-_MISSING = "–"
-LEAST_TRIALS = 20
-"""An interval from fewer says nothing."""
 
 
 class Measured:
@@ -147,7 +151,7 @@ def short(measured: Measured) -> str:
         recovered, saved = measured.recovered(panel, "1/2"), measured.saved(panel, "priority-1-8-partial")
         cells = [recovered, saved, measured.general(panel)]
         texts = [reduction_text(cell) for cell in cells]
-        if texts != [_MISSING] * len(cells):
+        if texts != [MISSING] * len(cells):
             lines.append(table_row([panel.title, trials_text(cells), *texts]))
     return "\n".join(lines)
 
@@ -186,32 +190,22 @@ def tables(results: Path) -> dict[str, str]:
         "recovery-costs": costs(measured),
         "wrong-choice": wrong_choice.table(read_folder(seven), LEAST_TRIALS),
         "repeated-failures": repeated_table.table(read_folder(repeated, RepeatedRow)),
+        "beyond": beyond_table.tables(read_folder(results / beyond.FIGURE.file_name)),
     }
-
-
-def reduction_text(cell: CellSummary | None) -> str:
-    """In per cent, with its interval; nothing from a few trials."""
-    if cell is None or cell.reduction is None or cell.n_trials < LEAST_TRIALS:
-        return _MISSING
-    return f"{_percent(cell.reduction.value)} % [{_percent(cell.reduction.high)}, {_percent(cell.reduction.low)}]"
 
 
 def _whole(cell: CellSummary | None) -> str:
     if cell is None or cell.reduction_whole is None or cell.n_trials < LEAST_TRIALS:
-        return _MISSING
-    return f"{_percent(cell.reduction_whole)} %"
+        return MISSING
+    return f"{percent(cell.reduction_whole)} %"
 
 
 def _cost(cell: CellSummary | None) -> str:
-    return _MISSING if cell is None else f"{_number(cell.cost)} ({cell.n_trials})"
+    return MISSING if cell is None else f"{_number(cell.cost)} ({cell.n_trials})"
 
 
 def _number(cost: Interval) -> str:
     return f"{cost.value:.2f} [{cost.low:.2f}, {cost.high:.2f}]".replace("-", "−")
-
-
-def _percent(reduction: float) -> str:
-    return f"{round(-100 * reduction):+d}".replace("-", "−")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -224,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         texts = tables(given.results)
         for page in given.page:
             page.write_text(_filled(page.read_text(), texts))
-    except ScarError as error:
+    except (ScarError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
     sys.stdout.write(f"{texts['headline']}\n")

@@ -11,7 +11,24 @@ import numpy as np
 from scarml.experiments.results import TrialRow
 from scarml.theory.bootstrap import Interval, mean_interval, paired_reduction
 
-__all__ = ["REFERENCE", "CellSummary", "paired_with", "reduction_in_words", "select", "summarise", "trials_text"]
+__all__ = [
+    "LEAST_TRIALS",
+    "MISSING",
+    "REFERENCE",
+    "CellSummary",
+    "paired_with",
+    "percent",
+    "reduction_in_words",
+    "reduction_text",
+    "select",
+    "summarise",
+    "trials_text",
+]
+
+MISSING = "–"
+"""In tables, where there is nothing to tell."""
+LEAST_TRIALS = 20
+"""An interval from fewer says nothing."""
 
 
 class _Trial(Protocol):
@@ -113,10 +130,27 @@ def reduction_in_words(reduction: Interval | None) -> str:
     return f", {value:+.1f} % [{low:+.1f}, {high:+.1f}] against full recovery"
 
 
+def percent(reduction: float) -> str:
+    """A reduction as the change that it is.
+
+    Example:
+        >>> percent(0.25)
+        '−25'
+    """
+    return f"{round(-100 * reduction):+d}".replace("-", "−")
+
+
+def reduction_text(cell: CellSummary | None) -> str:
+    """For tables: in per cent, with its interval; nothing from a few trials."""
+    if cell is None or cell.reduction is None or cell.n_trials < LEAST_TRIALS:
+        return MISSING
+    return f"{percent(cell.reduction.value)} % [{percent(cell.reduction.high)}, {percent(cell.reduction.low)}]"
+
+
 def trials_text(cells: Sequence[_Cell | None]) -> str:
-    """How many trials the cells of a line have, or the fewest and the most; "–" if there are none."""
+    """How many trials the cells of a line have, or the fewest and the most; `MISSING` if there are none."""
     counts = {c.n_trials for c in cells if c is not None}
-    return "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else "–"
+    return "–".join(str(n) for n in sorted({min(counts), max(counts)})) if counts else MISSING
 
 
 def select(rows: Sequence[TrialRow], **settings: object) -> list[TrialRow]:

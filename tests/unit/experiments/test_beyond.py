@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +11,13 @@ from tests.unit.experiments.samples import trainer_of
 
 from scarml.checkpoint.encoding import encodings_for, narrow, stored_block_bytes
 from scarml.checkpoint.selection import SaveSelector
-from scarml.errors import UsageError
 from scarml.experiments import beyond, beyond_table
 from scarml.experiments.failure import FailurePlan
-from scarml.experiments.headline import LEAST_TRIALS
 from scarml.experiments.panels import PaperPanel
 from scarml.experiments.problem import Panel, Trainer
-from scarml.experiments.results import TrialRow, write_rows
+from scarml.experiments.results import TrialRow
 from scarml.experiments.strategy import Strategy, full
+from scarml.experiments.summary import LEAST_TRIALS
 from scarml.experiments.sweep import Cell, Sweep
 
 TINY = ("mlr", "mf", "lda", "adam")
@@ -101,20 +99,3 @@ def test_tables_have_a_line_a_panel_and_a_column_an_addition() -> None:
     ]
     assert "−88 % [−88, −88]" in lag_1
     assert lag_1.splitlines()[0].endswith("| floor |")
-
-
-def test_a_page_gets_the_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "page.md"
-    page.write_text("<!-- beyond: begin -->\n<!-- beyond: end -->\n")
-    command = ["--results", str(tmp_path / "results"), "--page", str(page)]
-    (tmp_path / "results").mkdir()
-    assert beyond_table.main(command) == 2
-    assert "scarml figure beyond" in capsys.readouterr().err
-    write_rows(tmp_path / "results" / "rows.csv.gz", planted("mf-jester", general=0.1))
-    assert beyond_table.main(command) == 0
-    assert f"| MF on Jester | {LEAST_TRIALS} |" in page.read_text()
-
-
-def test_no_rows_are_an_error() -> None:
-    with pytest.raises(UsageError, match="no results"):
-        beyond_table.tables([])
