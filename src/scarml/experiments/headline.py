@@ -108,7 +108,7 @@ def headline(measured: Measured) -> str:
     """Reductions of the cost, with intervals, in Markdown."""
     head = (
         *("", "trials", "partial, 3/4 lost", "partial, 1/2 lost", "partial, 1/4 lost"),
-        *("`priority` 1/8", "in whole iterations", "at lag 1", "general, same bytes", "at lag 1", "floor at lag 1"),
+        *("`priority` 1/8", "in whole iterations", "at lag 1", "general, 1/8 of the bytes", "at lag 1", "floor at lag 1"),
     )
     lines = [
         table_row(head),
@@ -143,7 +143,7 @@ def headline(measured: Measured) -> str:
 def short(measured: Measured) -> str:
     """Losing half of all blocks, in Markdown, on the panels that have trials enough."""
     lines = [
-        table_row(["", "trials", "partial recovery", "and `priority` 1/8", "and `--preset general`, same bytes"]),
+        table_row(["", "trials", "partial recovery", "and `priority` 1/8", "and `--preset general`"]),
         table_row(["---"] + ["---:"] * 4),
         table_row([_PAPER[0], _PAPER[1], _PAPER[3], _PAPER[5], ""]),
     ]
