@@ -108,7 +108,7 @@ def headline(measured: Measured) -> str:
     """Reductions of the cost, with intervals, in Markdown."""
     head = (
         *("", "trials", "partial, 3/4 lost", "partial, 1/2 lost", "partial, 1/4 lost"),
-        *("`priority` 1/8", "in whole iterations", "at lag 1", "general, 1/8 of the bytes", "at lag 1", "floor at lag 1"),
+        *("`priority` 1/8", "in whole iterations", "at lag 1", "general, 1/8 of bytes", "at lag 1", "floor at lag 1"),
     )
     lines = [
         table_row(head),
