@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from scarml.models.cnn.torch_import import import_torch
+import torch
 
 __all__ = ["Images"]
 
-torch = import_torch()
 
-
-class Images(torch.nn.Module):  # type: ignore[misc, name-defined]  # torch is Any here: it is optional
+class Images(torch.nn.Module):  # type: ignore[misc]  # torch is Any here: it is optional
     """Rows of pixels as images of one channel, channels last in memory.
 
     All that follows keeps that order. Convolutions, and pooling above all, take two thirds of the time then.
