@@ -86,7 +86,9 @@ def _sparse() -> tuple[Model, Any]:
     rng = stream(0, "tiny sparse")
     frequency = 1 / np.arange(1.0, 41.0)
     rows = rng.choice(40, (60, 3), p=frequency / frequency.sum())
-    return SparseRegression(), SparseExamples(rows, rng.standard_normal(40)[rows].sum(axis=1), n_rows=40)
+    return SparseRegression(learning_rate=0.005), SparseExamples(
+        rows, rng.standard_normal(40)[rows].sum(axis=1), n_rows=40
+    )
 
 
 _MAKERS: dict[str, Callable[[], tuple[Model, Any]]] = {
