@@ -30,6 +30,8 @@ def tell(record: scar.Record) -> None:
         say(event=record.name, pids=pids)
     elif record.name == "iteration_committed":
         say(event=record.name, iteration=record["iteration"])
+    elif record.name == "save_committed":
+        say(event=record.name)
 
 
 def pid_of(node: str) -> Any:
