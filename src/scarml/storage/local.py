@@ -66,8 +66,13 @@ class LocalStore:
     def create(self, name: str, chunks: Iterable[Chunk]) -> None:
         path = self._path(name)
         with self._synced_temporary(path, chunks) as temporary:
-            self._files.link(temporary, path)  # not rename, which would replace; and atomic on NFS too
-            self._files.sync_folder(posixpath.dirname(path))
+            folder = posixpath.dirname(path)
+            try:
+                self._files.link(temporary, path)  # not rename, which would replace; and atomic on NFS too
+            except AlreadyExistsError:
+                self._files.sync_folder(folder)  # who made it may have been killed before this, and it counts as there
+                raise
+            self._files.sync_folder(folder)
             self._unlink_quietly(temporary)
 
     def get(self, name: str) -> bytes:

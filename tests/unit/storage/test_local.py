@@ -170,6 +170,28 @@ def test_killed_writers_leave_only_what_sweep_removes(act: Act) -> None:
             assert other.list_folder("run/.tmp") == []
 
 
+def test_what_is_told_of_as_there_is_durable_whoever_made_it() -> None:
+    """A writer is killed at any operation; another one finds the object, or makes it; then power is lost."""
+    counted = SimulatedDisk(np.random.default_rng(0))
+    create(LocalStore("run", counted, token="writer"))
+    found_there = 0
+    for seed in range(N_SEEDS):
+        for n in range(1, len(counted.log) + 1):
+            disk = SimulatedDisk(np.random.default_rng(1000 * n + seed))
+            other = disk.process()
+            disk.crash_at_op(n)
+            with pytest.raises(SimulatedCrash):
+                create(LocalStore("run", disk, token="writer"))
+            disk.kill()
+            try:
+                create(LocalStore("run", other, token="other"))
+            except AlreadyExistsError:
+                found_there += 1
+            other.crash()
+            assert get(other) == NEW
+    assert found_there >= N_SEEDS
+
+
 def _is_there(disk: SimulatedDisk, path: str) -> bool:
     try:
         disk.list_folder(path)
