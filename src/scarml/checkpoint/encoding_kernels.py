@@ -16,6 +16,7 @@ from scarml.core.block import Array, Ids
 
 __all__ = [
     "from_bfloat16",
+    "from_fp8",
     "from_int8",
     "from_packed",
     "largest_of_blocks",

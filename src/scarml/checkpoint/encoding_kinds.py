@@ -33,8 +33,8 @@ _LEAST_EXPONENT, _LARGEST_EXPONENT = -126, 121
 """Of scales that are powers of two: products with −127 … 127 are float32s, and none is subnormal."""
 _POWERS = np.ldexp(1.0, np.arange(_NAN_SCALE + 1) - _BIAS)
 _POWERS[[0, _NAN_SCALE]] = 0, np.nan
-_FP8_EXPONENT = 15
-"""Of the largest E5M2 numbers."""
+_FP8_EXPONENT, _FLOAT32_EXPONENT = 15, 127
+"""Of the largest E5M2 numbers, and of the largest float32s."""
 _E5M2 = (np.arange(256, dtype=np.uint16) << 8).view(np.float16).astype(np.float64)
 _E5M2[~np.isfinite(_E5M2)] = np.nan  # are never stored
 """What the bytes mean: the upper halves of float16s."""
@@ -228,7 +228,7 @@ class _MxFp8(Encoding):
         largest = _largest(values, _offsets(counts))
         fraction, exponent = np.frexp(largest)  # largest = fraction · 2^exponent, 1/2 <= fraction < 1
         exponent = exponent + (np.rint(fraction * 8) == 8) - 1  # of the largest, rounded to two bits of mantissa
-        beyond = ~np.isfinite(largest) | (exponent > _BIAS)
+        beyond = ~np.isfinite(largest) | (exponent > _FLOAT32_EXPONENT)
         scales = np.where(largest > 0, np.maximum(exponent - _FP8_EXPONENT, _LEAST_EXPONENT) + _BIAS, 0)
         scales = np.where(beyond, _NAN_SCALE, scales).astype(np.uint8)
         stored = np.empty(len(values), np.uint8)
