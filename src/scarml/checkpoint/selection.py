@@ -175,8 +175,9 @@ class SaveSelector:
             cost = plain = np.ones_like(cost)
         share = checkpoint.schedule.fraction * int(plain.sum())
         self._cost = cost
-        dead = [np.full(t.n_blocks, t.dead_at_boundary) for t in self._tables] if checkpoint.phase_aware else []
-        self._dead = np.concatenate(dead) if any(map(np.any, dead)) else None
+        self._comes_last = np.repeat(
+            [t.dead_at_boundary and checkpoint.phase_aware for t in self._tables], [t.n_blocks for t in self._tables]
+        )
         self._account = BudgetAccount(share=share, largest=int(cost.max()))
         self._n_saves = 0
         self._cursor = 0
@@ -249,9 +250,9 @@ class SaveSelector:
         if self.is_full:  # whatever a budget says: recovery relies on it, and narrower forms of short blocks are wider
             return np.arange(len(scores))
         unit, balance = self._checkpoint.budget_in, self._account.balance
-        if self._dead is None:
+        if not self._comes_last.any():
             return choose(scores, self._size_bytes, unit, balance)
-        first = choose(np.where(self._dead, 0, scores), self._size_bytes, unit, balance * (1 - _FOR_ANY))
+        first = choose(np.where(self._comes_last, 0, scores), self._size_bytes, unit, balance * (1 - _FOR_ANY))
         rest = scores.copy()
         rest[first] = 0
         then = choose(rest, self._size_bytes, unit, balance - int(self._cost[first].sum()))

@@ -43,7 +43,7 @@ class PaperPanel:
     budgets: tuple[BudgetUnit, ...] = ("blocks",)
 
 
-BOTH: tuple[BudgetUnit, ...] = ("blocks", "bytes")
+_BOTH: tuple[BudgetUnit, ...] = ("blocks", "bytes")
 
 
 def _cnn(blocks: str) -> Panel:
@@ -59,15 +59,15 @@ PANELS: Mapping[str, PaperPanel] = {
         PaperPanel("MLR on CoverType", Panel("mlr", "covtype")),
         PaperPanel("MF on MovieLens", Panel("mf", "movielens")),
         PaperPanel("MF on Jester", Panel("mf", "jester")),
-        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_692_139.4, noisy=True), BOTH),
-        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_462_491.1, noisy=True), BOTH),
-        PaperPanel("CNN by layer on MNIST", _cnn("by-layer"), BOTH),
-        PaperPanel("CNN by shard on MNIST", _cnn("by-shard"), BOTH),
+        PaperPanel("LDA on 20 Newsgroups", Panel("lda", "20newsgroups-5k", criterion=9_692_139.4, noisy=True), _BOTH),
+        PaperPanel("LDA on Reuters", Panel("lda", "reuters-r8", criterion=3_462_491.1, noisy=True), _BOTH),
+        PaperPanel("CNN by layer on MNIST", _cnn("by-layer"), _BOTH),
+        PaperPanel("CNN by shard on MNIST", _cnn("by-shard"), _BOTH),
     )
 }
 """By name, in the order in which they take longer and longer."""
 
-SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), BOTH)
+SLICED = PaperPanel("CNN by layer on MNIST, saved in slices", _cnn("slices-by-layer"), _BOTH)
 """Layers are lost as a whole and saved slice by slice. Failures, and what a full recovery costs, are those by layer."""
 
 BEYOND: Mapping[str, PaperPanel] = {**PANELS, SLICED.panel.name: SLICED}
