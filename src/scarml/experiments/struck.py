@@ -19,7 +19,6 @@ from itertools import count, takewhile
 from scarml.checkpoint.selection import Checkpoint
 from scarml.core.block import Ids
 from scarml.core.rng import stream
-from scarml.core.sequential import State, digest
 from scarml.errors import UsageError
 from scarml.experiments.failure import Failure, FailurePlan, groups_of, lose_groups
 from scarml.experiments.problem import Trainer
@@ -162,16 +161,12 @@ class _Run:
         start = recover(self._trainer, self._state, self._checkpoint, failure, self._running.durable())
         self._running.restored(start.restored)
         self._state, self._commit = start.state, start.commit
-        self._follows = self._is_on_trajectory(start.state, start.commit)
+        self._follows = self._trajectory.passes(start.state, start.commit)
         self._rework_iters += start.rework_iters
         self._repair_iters += start.repair_iters
         self._perturbation += start.perturbation_repaired
         self._n_failures += 1
         self._n_lost += failure.n_lost
-
-    def _is_on_trajectory(self, state: State, commit: int) -> bool:
-        there = self._trajectory.states.get(commit)
-        return there is not None and digest(there) == digest(state)
 
     def outcome(self) -> Struck:
         reached, at = self._reached, self._commit / self._trainer.n_phases

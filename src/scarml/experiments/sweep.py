@@ -160,7 +160,8 @@ class Sweep:
             start = recover(self.trainer, before[failure.commit], checkpoint, failure, durable[failure.commit])
             how = self._how(failure, start.commit)
             key = (start.commit, digest(start.state), how.key)
-            known = zero if self._is_on_trajectory(start) else self._known.get(key)
+            # From the trajectory it is led to the state that the failure hit, as after any full recovery.
+            known = zero if self.trajectory.passes(start.state, start.commit) else self._known.get(key)
             if known is not None:
                 yield self._row(cell, failure, start, zero, known)
                 continue
@@ -172,10 +173,6 @@ class Sweep:
             self._known[keys[number]] = crossing
             for failure, start, zero in waiting[keys[number]]:
                 yield self._row(cell, failure, start, zero, crossing)
-
-    def _is_on_trajectory(self, start: Recovered) -> bool:
-        """Whether it leads to the state that the failure hit, as after any full recovery."""
-        return digest(start.state) == digest(self.trajectory.states[start.commit])
 
     def _controls(self, failures: Sequence[Failure]) -> list[Crossing]:
         """When each would meet the criterion with δ = 0."""

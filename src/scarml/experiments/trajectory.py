@@ -73,6 +73,11 @@ class Trajectory:
     n_phases: int
     uses: Mapping[int, Mapping[str, Used]] = field(default_factory=dict)
 
+    def passes(self, state: State, commit: int) -> bool:
+        """Whether training without failure has this state after this commit, bit for bit."""
+        there = self.states.get(commit)
+        return there is not None and not any(there[name].differs_from(state[name]).any() for name in state)
+
     @property
     def n_iters(self) -> int:
         """The baseline's length: whole iterations to the criterion."""

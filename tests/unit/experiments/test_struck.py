@@ -131,7 +131,7 @@ def test_following_the_trajectory_is_training(strategy: Strategy, monkeypatch: p
     trainer, trajectory = recorded("mf", 20)
     strikes = [Strike(at, lost_at(at)) for at in (3, 7, 8, 12)]
     followed = run_struck(trainer, trajectory, strategy.checkpoint, 0, strikes)
-    monkeypatch.setattr("scarml.experiments.struck._Run._is_on_trajectory", lambda *_: False)
+    monkeypatch.setattr("scarml.experiments.trajectory.Trajectory.passes", lambda *_: False)
     assert run_struck(trainer, trajectory, strategy.checkpoint, 0, strikes) == followed
 
 
