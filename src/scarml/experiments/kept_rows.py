@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from itertools import chain, count
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
@@ -28,7 +29,7 @@ class KeptRows(Generic[Row]):
 
     While trials are missing, rows are appended to a file beside it, which `finish` replaces. More trials can be added
     to a finished file: each depends on its number and the settings alone. A finished file with other settings, or that
-    cannot be read, is set aside: its name gets ``.before`` at the end.
+    cannot be read, is set aside: its name gets ``.before`` at the end; or ``.before-2``, if there is one already.
 
     Args:
         path: of the finished file; compressed if it ends in ``.gz``.
@@ -72,7 +73,8 @@ class KeptRows(Generic[Row]):
     def finish(self, n_trials: int) -> list[Row]:
         """Write the file, with trials beyond ``n_trials`` that were there; the rows of 0 … n_trials − 1 in order."""
         if self._is_other:
-            before = self._path.with_name(f"{self._path.name}.before")
+            names = chain([".before"], (f".before-{n}" for n in count(2)))
+            before = next(p for n in names if not (p := self._path.with_name(self._path.name + n)).exists())
             self._path.replace(before)
             _log.warning("%s has results of other settings; they are kept as %s", self._path, before.name)
             self._is_other = False

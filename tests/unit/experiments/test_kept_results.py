@@ -69,3 +69,8 @@ def test_results_of_other_settings_are_set_aside(tmp_path: Path, caplog: pytest.
     assert "are kept as cell.csv.gz.before" in caplog.text
     assert KeptRows(path, Row, {"cost": 7.0}).finish(1) == [Row(0, 7.0)]
     assert aside.read_bytes() == before, "the same settings replace nothing"
+    another = KeptRows(path, Row, {"cost": 9.0})
+    another.add(Row(0, 9.0))
+    another.finish(1)
+    assert aside.read_bytes() == before, "what was set aside stays"
+    assert (tmp_path / "cell.csv.gz.before-2").exists()
