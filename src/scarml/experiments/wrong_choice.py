@@ -98,11 +98,11 @@ def _dearest(more: NDArray[np.float64]) -> float:
 
 def table(rows: Sequence[TrialRow], least_trials: int = 1) -> str:
     """In Markdown."""
-    lines = [
-        "|  | lost | trials | cost, full | cost, partial | full costs more by | full is better after "
-        "| full, dearest tenth | partial, dearest tenth |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
+    head = (
+        *("", "lost", "trials", "cost, full", "cost, partial", "full costs more by", "full is better after"),
+        *("full, dearest tenth", "partial, dearest tenth"),
+    )
+    lines = [table_row(head), table_row(["---"] + ["---:"] * (len(head) - 1))]
     for c in wrong_choices(rows, least_trials):
         d = c.difference
         cells = [
