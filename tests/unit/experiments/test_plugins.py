@@ -10,6 +10,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from joblib.externals import loky
 from tests.unit.own_package import DATA, MODEL, POLICY, write_package
 
 import scarml as scar
@@ -53,7 +54,9 @@ def test_all_of_it_is_in_the_same_sweep(tmp_path: Path) -> None:
 @pytest.mark.ci
 def test_two_processes_come_to_the_same(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")]))
+    loky.get_reusable_executor().shutdown(wait=True)  # processes that another test has left know nothing of it
     assert rows_of(tmp_path / "two", 2) == rows_of(tmp_path / "one", 1)
+    loky.get_reusable_executor().shutdown(wait=True)
 
 
 @pytest.mark.ci
