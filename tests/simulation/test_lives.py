@@ -29,7 +29,10 @@ def lives(seeds: range) -> list[Life]:
     return lived
 
 
-@pytest.mark.parametrize("start", range(0, 200, 20))
+FAST = [*range(0, 120, 20), *(pytest.param(start, marks=pytest.mark.ci) for start in range(120, 200, 20))]
+
+
+@pytest.mark.parametrize("start", FAST)
 def test_lives(start: int) -> None:
     lived = lives(range(start, start + 20))
     assert all(life.outcome in ("max-iters", "converged") for life in lived)
